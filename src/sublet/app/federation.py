@@ -12,6 +12,7 @@ from typing import Literal
 from sublet.app.agents import Agents
 from sublet.app.governance import Governance
 from sublet.app.ground import Ground
+from sublet.app.node_http import NodeHttp
 from sublet.app.peering import Peering
 from sublet.app.rooms import Rooms
 from sublet.daemon.api.sessions import AskAnswer, AskBegun, AskOutput
@@ -22,6 +23,7 @@ from sublet.daemon.federation.service import FederationParts, FederationService
 from sublet.daemon.federation.settings_file import SettingsFile
 from sublet.daemon.federation.work import NodeWork
 from sublet.daemon.supervising.asking import AdmittedRequest
+from sublet.federation.carriers import Carriers
 from sublet.federation.node import Around, Federation
 from sublet.federation.ports import KnownNode, OwnAgent
 from sublet.federation.post import Own
@@ -47,11 +49,13 @@ class FederationArea:
     Args:
         federation: knows the nodes.
         settings: ``federation.toml``.
+        http: reaches nodes that are not paired.
         service: the operations on nodes.
     """
 
     federation: Federation
     settings: SettingsFile
+    http: NodeHttp
     service: FederationService
 
     @property
@@ -59,8 +63,13 @@ class FederationArea:
         """What has to run."""
         return [
             Service("federation", self.federation.serve),
-            Service("federation.toml", partial(self.settings.watch, self.federation.look)),
+            Service("federation.toml", partial(self.settings.watch, self._changed)),
+            Service("federation over HTTP", self.http.serve),
         ]
+
+    def _changed(self) -> None:
+        self.http.look()
+        self.federation.paired()
 
 
 async def make_federation(
@@ -80,8 +89,12 @@ async def make_federation(
     await ledger.open()
     ground.opened.wait_for(ledger.aclose)
 
+    http = NodeHttp(identity.key, ground.state_dir / "keys", settings.now, peering.peers.list)
+    ground.opened.wait_for(http.aclose)
+
     def known() -> list[KnownNode]:
-        return [KnownNode(one.node_id, one.public_key, one.fingerprint, one.name) for one in peering.peers.list()]
+        paired = [KnownNode(one.node_id, one.public_key, one.fingerprint, one.name) for one in peering.peers.list()]
+        return paired + http.listed.known()
 
     def offered() -> dict[OwnAgent, bool]:
         running = supervising.dispatcher.running
@@ -103,7 +116,7 @@ async def make_federation(
             known=known,
             agents=offered,
             names=ledger,
-            carrier=rooms.nodes,
+            carrier=Carriers(rooms.nodes, http.caller),
             admission=NodeAdmission(governance.gate),
             work=NodeWork(ask, supervising.asking.make_room),
             ledger=ledger,
@@ -111,6 +124,7 @@ async def make_federation(
         )
     )
     rooms.nodes.begin(federation.receive, federation.look)
+    http.begin(federation.own, federation.receive, federation.paired)
     peering.peers.listeners.append(federation.paired)
     service = FederationService(
         FederationParts(
@@ -122,9 +136,10 @@ async def make_federation(
             chain_of=ground.callers.chain,
             max_depth=ground.config.supervisor.max_depth,
             wall=time.time,
+            http=http,
         )
     )
-    return FederationArea(federation, settings, service)
+    return FederationArea(federation, settings, http, service)
 
 
 def own_agent(config: AgentConfig) -> OwnAgent:

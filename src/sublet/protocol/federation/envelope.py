@@ -111,11 +111,16 @@ class SignedEnvelope:
         if abs(now - self.at_ms / 1000) > MAX_CLOCK_SKEW_SECONDS:
             raise _refused("it is too old or from the future; the clocks of both machines may differ", "clock")
         signature = _signature_of(self._document, self.origin)
-        if signature is None or not _fits(_said(self._document), signature, public_key, _EVENT_DOMAIN):
+        try:
+            parts = _parts(_said(self._document))
+            said = _joined(parts)
+        except ValueError:  # what has no canonical form, nobody has signed
+            parts, said = {}, b""
+        if not parts or signature is None or not _fits(said, signature, public_key, _EVENT_DOMAIN):
             raise _refused("the signature is not by the pinned key of that node", "signature")
-        content = cast("dict[str, JsonValue]", self._document["content"])
-        if _mapping(self._document.get("hashes")).get("sha256") != b64(hashlib.sha256(_canonical(content)).digest()):
+        if _mapping(self._document.get("hashes")).get("sha256") != _hash_of(parts["content"]):
             raise _refused("the content is not the one that was hashed", "hash")
+        content = cast("dict[str, JsonValue]", self._document["content"])
         ours = _mapping(self._document["sublet"])
         answers, chain = ours.get("answers", ""), ours.get("chain")
         return Envelope(
@@ -155,10 +160,11 @@ def seal(envelope: Envelope, key: SigningKey) -> bytes:
         "content": content,
         "origin": envelope.origin,
         "origin_server_ts": envelope.at_ms,
-        "hashes": {"sha256": b64(hashlib.sha256(_canonical(content)).digest())},
         "sublet": ours,
     }
-    return _canonical(document | _signed(document, envelope.origin, key, _EVENT_DOMAIN))
+    parts = _parts(document)
+    parts |= _parts({"hashes": {"sha256": _hash_of(parts["content"])}})
+    return _joined(parts | _signed(parts, envelope.origin, key, _EVENT_DOMAIN))
 
 
 def read_envelope(raw: bytes) -> SignedEnvelope:
@@ -213,7 +219,22 @@ def seal_server(page: ServerPage, key: SigningKey) -> bytes:
         "verify_keys": {KEY_ID: {"key": b64(page.public_key)}},
         "sublet": {"wire": WIRE, "namespaces": list(page.namespaces)},
     }
-    return _canonical(document | _signed(document, page.name, key, _SERVER_DOMAIN))
+    parts = _parts(document)
+    return _joined(parts | _signed(parts, page.name, key, _SERVER_DOMAIN))
+
+
+def page_key(raw: bytes) -> bytes | None:
+    """Return the key that a page tells, of which nobody knows yet whether it is true; None where it tells none.
+
+    Args:
+        raw: as it came.
+    """
+    try:
+        document = _parsed(raw, MAX_SERVER_BYTES)
+    except TaskRefused:
+        return None
+    shown = _mapping(_mapping(document.get("verify_keys")).get(KEY_ID)).get("key")
+    return unb64(shown, KEY_BYTES) if isinstance(shown, str) else None
 
 
 def read_server(raw: bytes, public_key: bytes, *, now: float) -> ServerPage:
@@ -237,7 +258,11 @@ def read_server(raw: bytes, public_key: bytes, *, now: float) -> ServerPage:
     if not isinstance(shown, str) or unb64(shown, KEY_BYTES) != public_key:
         raise _refused("the page of that node tells another key than the pinned one", "signature")
     signature = _signature_of(document, name)
-    if signature is None or not _fits(_said(document), signature, public_key, _SERVER_DOMAIN):
+    try:
+        said = _joined(_parts(_said(document)))
+    except ValueError:
+        said = b""
+    if not said or signature is None or not _fits(said, signature, public_key, _SERVER_DOMAIN):
         raise _refused("the page of that node is not signed by its pinned key", "signature")
     spaces = _mapping(document.get("sublet")).get("namespaces")
     told = [one for one in spaces if isinstance(one, str)] if isinstance(spaces, list) else []
@@ -282,9 +307,9 @@ def _chain(raw: JsonValue) -> Chain:
         raise _refused("sublet.chain is malformed") from None
 
 
-def _signed(document: Mapping[str, JsonValue], name: str, key: SigningKey, domain: bytes) -> dict[str, JsonValue]:
-    value = b64(key.sign(domain + _canonical(document)).signature)
-    return {"signatures": {name: {KEY_ID: value}}}
+def _signed(parts: Mapping[str, bytes], name: str, key: SigningKey, domain: bytes) -> dict[str, bytes]:
+    value = b64(key.sign(domain + _joined(parts)).signature)
+    return _parts({"signatures": {name: {KEY_ID: value}}})
 
 
 def _said(document: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
@@ -297,9 +322,9 @@ def _signature_of(document: Mapping[str, JsonValue], name: str) -> bytes | None:
     return unb64(value, SIGNATURE_BYTES) if isinstance(value, str) else None
 
 
-def _fits(said: Mapping[str, JsonValue], signature: bytes, public_key: bytes, domain: bytes) -> bool:
+def _fits(said: bytes, signature: bytes, public_key: bytes, domain: bytes) -> bool:
     try:
-        VerifyKey(public_key).verify(domain + _canonical(said), signature)
+        VerifyKey(public_key).verify(domain + said, signature)
     except (BadSignatureError, ValueError):
         return False
     return True
@@ -313,13 +338,23 @@ def _mapping(value: object) -> Mapping[str, JsonValue]:
     return value if isinstance(value, dict) else {}
 
 
-def _canonical(value: Mapping[str, JsonValue]) -> bytes:
-    """Return the form of RFC 8785.
+def _parts(document: Mapping[str, JsonValue]) -> dict[str, bytes]:
+    """Return the form of RFC 8785 of each field, which is made once, whatever is hashed or signed of it then.
 
     Raises:
         ValueError: an integer beyond 2**53, or half a surrogate pair.
     """
-    return rfc8785.dumps(dict(value))
+    return {name: rfc8785.dumps(value) for name, value in document.items()}
+
+
+def _joined(parts: Mapping[str, bytes]) -> bytes:
+    """Return the form of RFC 8785 of an object with these fields."""
+    ordered = sorted(parts, key=lambda name: name.encode("utf-16-be"))
+    return b"{" + b",".join(rfc8785.dumps(name) + b":" + parts[name] for name in ordered) + b"}"
+
+
+def _hash_of(part: bytes) -> str:
+    return b64(hashlib.sha256(part).digest())
 
 
 def _refused(message: str, reason: str = "") -> TaskRefused:
