@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
 import pytest
 
+from sublet.node_http.certificates import key_of
 from support.federation_world import World, until
 from support.http_nodes import HttpNode, acquaint, know_each_other, serving
 
@@ -48,8 +51,7 @@ async def test_a_certificate_is_renewed_while_nodes_talk_and_nothing_fails(tmp_p
         await know_each_other(ann, bob)
         certificates = bob.http._certificates
         assert certificates is not None
-        before = certificates.server
-        results = []
+        results, shown = [], {await certificate_of(ann, bob)}
 
         async def ask() -> None:
             for number in range(20):
@@ -60,13 +62,29 @@ async def test_a_certificate_is_renewed_while_nodes_talk_and_nothing_fails(tmp_p
             for _ in range(3):
                 certificates._made -= timedelta(days=11)
                 assert certificates.trust(bob.http.listed.keys(), datetime.now(UTC))
-                for pool in ann.http.caller._pools.values():  # new connections meet the new certificate
-                    for connection in pool.connections:
-                        await until(connection.is_idle) if connection.is_idle() else None
-                await anyio.sleep(0.01)
+                shown.add(await certificate_of(ann, bob))
         assert results == [True] * 20
-        assert certificates.server is not before
+        assert len(shown) == 4
+        assert {key_of(one, datetime.now(UTC)) for one in shown} == {bytes(bob.node.own.key.verify_key)}
         assert not certificates.trust(bob.http.listed.keys(), datetime.now(UTC))
+
+
+async def certificate_of(who: HttpNode, other: HttpNode) -> bytes:
+    """Return what a node shows to another one now, in a handshake that both sides have finished."""
+    certificates = who.http._certificates
+    assert certificates is not None
+    host, port = other.http.address.removeprefix("https://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=certificates.client)
+    try:
+        writer.write(b"GET /_cis/v1/health HTTP/1.1\r\nHost: bob\r\nConnection: close\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        assert isinstance(shown, bytes)
+        return shown
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
 
 
 async def test_another_key_at_the_place_of_a_node_is_told_and_gets_nothing(tmp_path: Path) -> None:
