@@ -51,11 +51,11 @@ async def test_a_certificate_is_renewed_while_nodes_talk_and_nothing_fails(tmp_p
         await know_each_other(ann, bob)
         certificates = bob.http._certificates
         assert certificates is not None
-        results, shown = [], {await certificate_of(ann, bob)}
+        results: list[bool] = []
+        shown = {await certificate_of(ann, bob)}
 
         async def ask() -> None:
-            for number in range(20):
-                results.append((await ann.node.result(B, f"task {number}")).success)
+            results.extend([(await ann.node.result(B, f"task {number}")).success for number in range(20)])
 
         async with anyio.create_task_group() as group:
             group.start_soon(ask)
@@ -123,6 +123,17 @@ async def test_it_is_off_unless_it_is_switched_on_and_moves_where_the_file_says(
         ann.list("bob.local", bob.http.address, bob.fingerprint)
         await know_each_other(ann, bob)
         assert (await ann.node.result(B, "it")).success
+
+
+async def test_it_listens_where_the_file_says_and_speaks_plainly_where_it_says_so(tmp_path: Path) -> None:
+    ann = HttpNode(World(), "ann", tmp_path / "a")
+    ann.listen = "127.0.0.9:0"
+    ann.set()
+    async with serving(ann):
+        assert ann.http.address.startswith("https://127.0.0.9:")
+        ann.set(tls=False)
+        ann.look()
+        await until(lambda: ann.http.address.startswith("http://127.0.0.9:"))
 
 
 async def test_a_port_that_is_taken_is_told_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,8 @@ class NodeClient:
         if self._tls:
             secure = http.client.HTTPSConnection(self._url.hostname, self._url.port, timeout=10, context=self._client())
             secure.connect()
-            shown = secure.sock.getpeercert(binary_form=True)
+            assert isinstance(secure.sock, ssl.SSLSocket)
+            shown = secure.sock.getpeercert(binary_form=True) or b""
             key = x509.load_der_x509_certificate(shown).public_key()
             assert isinstance(key, Ed25519PublicKey)
             assert fingerprint(key.public_bytes_raw()) == self.other

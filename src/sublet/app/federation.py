@@ -27,12 +27,12 @@ from sublet.federation.carriers import Carriers
 from sublet.federation.node import Around, Federation
 from sublet.federation.ports import KnownNode, OwnAgent
 from sublet.federation.post import Own
-from sublet.federation.settings import FEDERATION_FILE
+from sublet.federation.settings import FEDERATION_FILE, Settings
 from sublet.policy.decision import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
 from sublet.protocol.events import EventKind
-from sublet.protocol.federation.addresses import default_node_name, node_name
+from sublet.protocol.federation.addresses import NodeName, default_node_name, node_name
 from sublet.protocol.federation.events import MAX_CAPABILITIES
 from sublet.protocol.ids import AGENT_ID
 from sublet.supervisor.agent_config import AgentConfig
@@ -83,8 +83,7 @@ async def make_federation(
     """
     identity, offer, supervising = ground.identity, ground.offer, agents.supervising
     settings = await SettingsFile.load(ground.config_dir / FEDERATION_FILE)
-    chosen = settings.now().node_id
-    name = node_name(chosen) if chosen else default_node_name(socket.gethostname(), identity.public_key)
+    name = own_name(settings.now(), identity.public_key)
     ledger = FederationLedger(ground.state_dir / STORE_NAME)
     await ledger.open()
     ground.opened.wait_for(ledger.aclose)
@@ -140,6 +139,16 @@ async def make_federation(
         )
     )
     return FederationArea(federation, settings, http, service)
+
+
+def own_name(settings: Settings, public_key: bytes) -> NodeName:
+    """Return what this node calls itself: as federation.toml says, or as its machine is called.
+
+    Args:
+        settings: of federation.toml.
+        public_key: raw Ed25519 key of this node.
+    """
+    return node_name(settings.node_id) if settings.node_id else default_node_name(socket.gethostname(), public_key)
 
 
 def own_agent(config: AgentConfig) -> OwnAgent:

@@ -1,9 +1,9 @@
 """TLS between nodes, where each side proves the Ed25519 key that the other's federation.toml lists.
 
 A certificate holds the node's own key and is signed by it; its issuer is called as the node id of that key. A handshake
-of TLS 1.3 proves the key, and that is all that counts: whose the key is, federation.toml says. OpenSSL wants to verify a
-client's certificate all the same, so each key that is known is written down as an authority of that name. Whoever has
-another key does not get past the handshake.
+of TLS 1.3 proves the key, and that is all that counts: whose the key is, federation.toml says. OpenSSL wants to verify
+a client's certificate all the same, so each key that is known is written down as an authority of that name. Whoever
+has another key does not get past the handshake.
 
 Since the key counts and no certificate, a new one is as good as the old one: they are renewed while both are good, and
 connections that are open stay.

@@ -1,4 +1,4 @@
-"""What nodes ask over HTTP: nothing of it is looked at, and no body read, before the key of who asks is proven and listed.
+"""What nodes ask over HTTP: no body is read before the key of whoever asks is proven and listed.
 
 By TLS the handshake has proven the key. Without TLS the header ``Authorization`` does, which is signed for this request
 (``protocol.federation.request_proof``). What is answered to an event is its receipt: that it was taken, and nothing of
