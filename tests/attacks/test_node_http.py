@@ -73,8 +73,8 @@ def signed(
     bob: HttpNode, method: str, path: str, body: bytes = b"", *, key: SigningKey = ANN, **said: Any
 ) -> dict[str, str]:
     """Return the header of a request; ``said`` is signed instead of what is true."""
-    what = {"method": method, "path": path, "recipient": bob.fingerprint, "body": body, "now": time.time()} | said
-    return {"Authorization": prove(key, **what)}
+    what: dict[str, Any] = {"recipient": bob.fingerprint, "body": body, "now": time.time()} | said
+    return {"Authorization": prove(key, method, path, **what)}
 
 
 async def ask(
@@ -228,7 +228,13 @@ async def test_what_comes_again_or_is_not_the_callers_own_moves_nothing(bob: Htt
     assert bob.node.ledger.rows == {}
 
 
-def issued(key: Any, issuer: str, signer: Any, *, days: int = 1) -> bytes:
+def issued(
+    key: ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey,
+    issuer: str,
+    signer: ed25519.Ed25519PrivateKey,
+    *,
+    days: int = 1,
+) -> bytes:
     """Return a key and a certificate that says what it likes, in PEM."""
     now = datetime.now(UTC)
     certificate = (
@@ -241,9 +247,10 @@ def issued(key: Any, issuer: str, signer: Any, *, days: int = 1) -> bytes:
         .not_valid_after(now + timedelta(days=days))
         .sign(signer, None)
     )
-    return key.private_bytes(
+    private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ) + certificate.public_bytes(serialization.Encoding.PEM)
+    )
+    return private + certificate.public_bytes(serialization.Encoding.PEM)
 
 
 async def test_by_tls_nobody_but_a_listed_key_says_a_word(tmp_path: Path) -> None:

@@ -97,8 +97,8 @@ class NodeHttp:
     async def serve(self) -> None:
         """Serve while it is switched on, until cancelled."""
         while True:
-            self._changed, http = anyio.Event(), self._settings().http
-            if not self.listed.on:
+            self._changed, http = anyio.Event(), self._wanted()
+            if http is None:
                 self.remark = ""
                 await self._changed.wait()
                 continue
@@ -108,11 +108,14 @@ class NodeHttp:
                 for run in (self._keep_certificates, self.caller.serve):
                     group.start_soon(run)
                 group.start_soon(self._listen, http, self._certificates)
-                while self.listed.on and self._settings().http == http:
+                while self._wanted() == http:
                     await self._changed.wait()
                     self._changed = anyio.Event()
                 group.cancel_scope.cancel()
             await self.caller.forget()
+
+    def _wanted(self) -> HttpSettings | None:
+        return self._settings().http if self.listed.on else None
 
     async def aclose(self) -> None:
         """Close the connections to other nodes, which are needed until all has been said."""
