@@ -4,8 +4,8 @@
 
 Ours go over the bus of paired daemons and over HTTP, each signed by the one node and verified, authorised and taken
 into the table by the other before it answers with its receipt; tasks are in the journal before they start. An event is
-timed until its receipt is here, which is twice the way. NATS request and reply carry as many bytes through a server that
-proves and keeps nothing. Goals: p99 at most 20 ms over the loopback, a lookup at most 2 µs in a table of 100,000 agents.
+timed until its receipt is here, which is twice the way. NATS request and reply carry as many bytes through a server
+that proves and keeps nothing. Goals: p99 at most 20 ms over the loopback, a lookup at most 2 µs among 100,000 agents.
 Exit status 1 where a goal is missed.
 """
 
