@@ -25,6 +25,7 @@ from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.documents.document import HEAD_BYTES, Document
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.mending.inspection import KnownKeys, inspect
+from sublet.messaging.mending.trials import Trials
 from sublet.messaging.ports.rows import Batch, EntryRow, LogRow, StagedUpdate
 from sublet.messaging.quotas.usage import size_of
 from sublet.messaging.schema.fields import Fields
@@ -156,10 +157,12 @@ def check(peer: Peer, room: str, count: int) -> None:
     for shard in shards:
         why = rows.sums().why(shard)
         assert not why, why
+    trials = Trials(lambda: Peer("alice", 1, declarations=ALL).engine)
     for shard in shards[:: max(1, len(shards) // CHECKED_SHARDS)]:
-        found = inspect(rows, shard, keys, lambda: Peer("alice", 1, declarations=ALL).engine)
+        found = inspect(rows, shard, keys, trials)
         assert not found.why, found.why
         assert not found.missing, found.missing
+    trials.rest()
     wanted = [f"message {number}" for number in range(max(0, count - 200), count)]
     assert peer.bodies(room) == wanted
 

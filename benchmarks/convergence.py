@@ -48,6 +48,7 @@ from support.histories.stage import Stage
 from support.histories.staging import in_processes, in_this_process
 from support.histories.steps import History, read_script
 from support.histories.verdict import Verdict
+from support.plain_logs import log_plainly
 
 PATIENCE_SECONDS = 10.0
 GATHERED = Path(__file__).with_suffix(".jsonl")
@@ -90,6 +91,7 @@ class Tally:
 def main() -> int:
     """Play the histories, print what came of them, and tell by the status whether all was right."""
     options = _options()
+    log_plainly()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no daemon and no namespace is left
     return asyncio.run(_run(options))
 

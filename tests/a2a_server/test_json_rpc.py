@@ -98,7 +98,7 @@ async def test_no_two_large_bodies_are_read_in_one_turn_of_the_loop() -> None:
     async def whole() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
 
-    checked = WellFormed(app, "/")
+    checked = WellFormed(app, "/", "/a2a/v1")
     scope: Scope = {"type": "http", "path": "/", "method": "POST", "headers": []}
     await asyncio.gather(*(checked(scope, whole, unused) for _ in range(8)))
     counting.cancel()
@@ -232,7 +232,7 @@ async def test_large_bodies_that_came_together_are_read_one_in_a_turn(monkeypatc
         raise AssertionError(message)
 
     monkeypatch.setattr(json_rpc, "complaint", looked_at)
-    well_formed = WellFormed(behind, "/")
+    well_formed = WellFormed(behind, "/", "/a2a/v1")
     scope = {"type": "http", "path": "/", "method": "POST", "headers": []}
     loop.call_soon(tick)
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:

@@ -39,8 +39,9 @@ async def test_one_agent(bob: World) -> None:
     assert extension["uri"] == AWCP_URI
     assert not extension.get("required", False)
     assert extension["params"]["sublet"]["fingerprint"] == bob.me.fingerprint
-    (interface, _) = card["supportedInterfaces"]
+    (interface, rest, _) = card["supportedInterfaces"]
     assert interface == {"url": bob.url + "/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    assert rest == {"url": bob.url + "/a2a/v1", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}
 
 
 async def test_c43_the_card_is_valid_for_both_versions(bob: World) -> None:

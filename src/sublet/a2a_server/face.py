@@ -53,8 +53,13 @@ MAX_CONNECTIONS = 256
 MAX_HEADER_BYTES = 32 << 10
 _KEEP_ALIVE_SECONDS = 30
 
-# These two log what they were sent when it is malformed, and what they were sent may hold a credential.
-_TELLTALES = ("a2a.server.routes.jsonrpc_dispatcher", "a2a.compat.v0_3.jsonrpc_adapter")
+# These log what they were sent when it is malformed, and what they were sent may hold a credential.
+_TELLTALES = (
+    "a2a.server.routes.jsonrpc_dispatcher",
+    "a2a.server.routes.rest_dispatcher",
+    "a2a.utils.error_handlers",
+    "a2a.compat.v0_3.jsonrpc_adapter",
+)
 
 
 class A2AFace:

@@ -1,6 +1,6 @@
-"""What is no JSON-RPC request at all, answered as JSON-RPC 2.0 section 5.1 wants, before the SDK sees it.
+"""What is no request at all, answered as JSON-RPC 2.0 section 5.1 or A2A's REST binding wants, before the SDK sees it.
 
-The SDK calls some of it an internal error (-32603), which tells an honest caller to look for the fault with us.
+The SDK calls some of it an internal error, which tells an honest caller to look for the fault with us.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import asyncio
 from typing import Final
 
 from a2a.utils.constants import PROTOCOL_VERSION_0_3, VERSION_HEADER
+from a2a.utils.error_handlers import build_rest_error_payload
+from a2a.utils.errors import InvalidRequestError
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -40,27 +42,27 @@ class WellFormed:
     Args:
         app: sees all else; whole bodies must come in one message, as from ``BoundedBodies``.
         path: where JSON-RPC is spoken.
+        rest: below which path the REST binding is.
     """
 
-    def __init__(self, app: ASGIApp, path: str) -> None:
+    def __init__(self, app: ASGIApp, path: str, rest: str) -> None:
         self._app = app
         self._path = path
+        self._rest = f"{rest}/"
         self._steps = _Steps()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http" or scope["path"] != self._path or scope["method"] != "POST":
+        if scope["type"] != "http" or scope["method"] != "POST" or not self._is_spoken_at(scope["path"]):
             await self._app(scope, receive, send)
             return
         whole = await receive()
         body = whole.get("body", b"")
         version = Headers(scope=scope).get(VERSION_HEADER, "")
         large = is_large(body)
-        if not large:
-            refusal = complaint(body, version)
-        else:
+        if large:
             await self._steps.take()
-            refusal = complaint(body, version)
+        refusal = complaint(body, version) if scope["path"] == self._path else rest_complaint(body)
         if refusal is not None:
             await refusal(scope, receive, send)
             return
@@ -76,6 +78,9 @@ class WellFormed:
             return await receive()
 
         await self._app(scope, again, send)
+
+    def _is_spoken_at(self, path: str) -> bool:
+        return path == self._path or path.startswith(self._rest)
 
 
 class _Steps:
@@ -115,6 +120,25 @@ def complaint(body: bytes, version: str) -> JSONResponse | None:
     told = request.get("id")
     known = told if isinstance(told, str | int) and not isinstance(told, bool) else None
     return _error(known, VERSION_NOT_SUPPORTED, f"{method} is a method of A2A 0.3, and {VERSION_HEADER} names another")
+
+
+def rest_complaint(body: bytes) -> JSONResponse | None:
+    """Return the answer to a body that is no JSON object, or too much of one; None where it may be a request.
+
+    What is asked of a task that the path names needs no body.
+    """
+    if not body:
+        return None
+    try:
+        request = parse_json(body, depth=MAX_DEPTH, values=MAX_VALUES)
+    except BadJson as error:
+        malformed = error.why in (Why.MALFORMED, Why.NOT_UTF8)
+        return _rest_error("the body is no JSON in UTF-8" if malformed else f"the request: {error}; send less at once")
+    return None if isinstance(request, dict) else _rest_error("the body is no JSON object")
+
+
+def _rest_error(message: str) -> JSONResponse:
+    return JSONResponse(build_rest_error_payload(InvalidRequestError(message=message)), status_code=400)
 
 
 def _error(request_id: str | int | None, code: int, message: str) -> JSONResponse:

@@ -29,6 +29,7 @@ from nacl.signing import SigningKey
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sublet.a2a_wire.assertion import ALGORITHM
+from sublet.a2a_wire.names import REST_PATH
 from sublet.daemon.api.peers import AgentView
 from sublet.daemon.ports.peer_link import BusAddress
 from sublet.protocol.canonical import JsonValue
@@ -87,6 +88,7 @@ def make_card(
         version=agents[0].version if len(agents) == 1 else version,
         supported_interfaces=[
             AgentInterface(url=endpoint, protocol_binding="JSONRPC", protocol_version="1.0"),
+            AgentInterface(url=endpoint.rstrip("/") + REST_PATH, protocol_binding="HTTP+JSON", protocol_version="1.0"),
             # This entry makes the SDK add the fields by which 0.3 clients find us.
             AgentInterface(url=endpoint, protocol_binding="JSONRPC", protocol_version="0.3"),
         ],

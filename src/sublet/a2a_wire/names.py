@@ -6,6 +6,8 @@ from typing import Final
 
 from a2a.types import TaskState
 
+REST_PATH: Final = "/a2a/v1"
+"""Below which the REST binding is; JSON-RPC is at the root."""
 PAIR_PATH: Final = "/sublet/v1/pair"
 """Where a pairing link is used up."""
 MOVED_PATH: Final = "/sublet/v1/moved"

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from nacl.signing import SigningKey
 
 from attacks.kit.neighbour import HOST, shake
 from attacks.kit.room_floods import LISTS, acknowledgement, present, saying, statements
@@ -24,6 +25,7 @@ from sublet.messaging.documents.held import HeldUpdates, Need
 from sublet.messaging.documents.ordered import Ranges
 from sublet.messaging.documents.sequence import Node, YataList, in_order
 from sublet.messaging.intake.waiting import WaitingForKeys
+from sublet.messaging.links import keys as link_keys
 from sublet.messaging.links.keys import LinkKeys
 from sublet.messaging.links.links import Links
 from sublet.messaging.membership.invitations import read_offer, rooms_in
@@ -35,7 +37,7 @@ from sublet.messaging.running.hand_over import HandOver
 from sublet.messaging.syncing.replays import MAX_NONCES, SeenQuestions
 from sublet.messaging.texts.text_body import TextBody
 from sublet.messaging.texts.text_order import TextOrder
-from sublet.protocol.ezagent import ids, keys, shards, writer_rules
+from sublet.protocol.ezagent import identity, ids, keys, shards, writer_rules
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import seal, unpack
 from sublet.protocol.ezagent.errors import Refused
@@ -46,6 +48,7 @@ from sublet.protocol.ezagent.yjs.encode import Transaction
 from sublet.protocol.ezagent.yjs.update import STRING, Deletion, Item, ItemId, Update
 from sublet.protocol.ezagent.yjs.vectors import decode_vector, encode_vector
 from sublet.protocol.ezagent.yjs.writer import write_number
+from sublet.protocol.ids import node_id
 from support.rooms import Peer, entity_key, peers, shared_room
 
 WRITERS = 8
@@ -226,6 +229,23 @@ def _ids_named() -> Iterator[None]:
         ids.is_room_id(f"{number:08x}-0000-7000-8000-000000000000")
         with contextlib.suppress(Refused):
             keys.parse_doc_id(f"ezagent/{number:08x}-0000-7000-8000-000000000000/ext/draft/{entity}")
+    yield
+
+
+@contextlib.contextmanager
+def _identities_shown() -> Iterator[None]:
+    """Show ever new records of identities, as long as those are that are kept, and trust ever new keys."""
+    own, name = SigningKey(bytes(32)), "d" * 400
+    for number in range(2 * identity.PROVEN_KEPT):
+        daemon = SigningKey(number.to_bytes(32, "big"))
+        entity = f"@a:{node_id(bytes(daemon.verify_key))}"
+        signature = own.sign(identity.device_bytes(entity, name, bytes(32))).signature
+        devices = (identity.Device(name, bytes(32), signature),) * 4
+        identity.parse_record(
+            identity.make_record("a", identity.EntityKind.AGENT, bytes(own.verify_key), daemon, 1, devices).encode()
+        )
+    for number in range(2 * link_keys.MAX_AUTHORITIES):
+        link_keys._authority(bytes(SigningKey(number.to_bytes(32, "big")).verify_key))
     yield
 
 
@@ -424,12 +444,12 @@ async def _sockets_that_are_directories() -> None:
 async def _key_files_that_are_no_files() -> None:
     """Tear, remove and block the file of the links' key; whoever is not trusted any more is cut all the same."""
     with _links() as (links, port, place):
-        known = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
+        known, other = (Ed25519PrivateKey.generate().public_key().public_bytes_raw() for _ in range(2))
         file = place / "keys" / "bus.pem"
         file.write_bytes(file.read_bytes()[:99])
         links.trust([known])
         file.unlink()
-        links.trust([known])
+        links.trust([known, other])
         cut = threading.Event()
         plain = links._cut_strangers
 
@@ -596,6 +616,13 @@ PROBES: list[Probe] = [
             "protocol.ezagent.keys:_parsed",
         ],
         attack=_ids_named,
+        bound=8 << 20,
+        left=8 << 20,
+    ),
+    KeptProbe(
+        name="rooms: identities of which it is remembered that they were proven",
+        covers=["protocol.ezagent.identity:_proven", "messaging.links.keys:_authority"],
+        attack=_identities_shown,
         bound=8 << 20,
         left=8 << 20,
     ),

@@ -14,6 +14,8 @@ from sublet.messaging.accepting.arrival import Arrival
 from sublet.messaging.backends.remains import drop_kept, files_beside, holds
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.extensions import EXTENSIONS
+from sublet.messaging.opening.open_documents import MAX_OPEN_DOCUMENTS
+from sublet.protocol.ezagent import keys
 from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.ids import own_ref_id
 from sublet.protocol.ezagent.keys import doc_id
@@ -53,6 +55,8 @@ def _changed(number: int) -> tuple[Peer, Peer, str]:
     _take((alice, arrivals))
     (room,) = alice.engine.here.ids
     bob = next(one for one in alice.engine.rooms.state(room).members() if one != alice.id)
+    for remembered in (keys._doc_id, keys._parsed):  # at both sizes, or what is remembered holds n and not 2n
+        remembered.cache_clear()
     return alice, alice, f"{room} {bob}"
 
 
@@ -120,7 +124,7 @@ PROBES = (
         covers=["messaging.purging.purges:Purges.reconsider"],
         make=_changed,
         run=_kick,
-        size=256,  # beyond what is kept open
+        size=2 * MAX_OPEN_DOCUMENTS,  # beyond what is kept open, at both sizes
     ),
     CostProbe(
         name="rooms: a file is looked through for what was erased",

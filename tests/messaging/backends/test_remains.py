@@ -63,7 +63,7 @@ def test_updates_that_wait_beside_the_database_are_forgotten(tmp_path: Path) -> 
     assert not lost.exists()
     with closing(sqlite3.connect(lost, isolation_level=None)) as db:
         db.execute("CREATE TABLE kept (number INTEGER PRIMARY KEY, doc_id TEXT, envelope BLOB)")
-        db.execute("CREATE TABLE lost (doc_id TEXT)")
+        db.execute("CREATE TABLE lost (doc_id TEXT PRIMARY KEY)")
         db.execute("INSERT INTO kept (doc_id, envelope) VALUES ('gone', 'Xenophon'), ('stays', 'x')")
     drop_kept(path, ["gone"])
     with closing(sqlite3.connect(lost)) as db:

@@ -224,7 +224,10 @@ class InProcess:
         service = self._homes[who].service
         if service is None:
             return None
-        root = await service.on_engine(lambda engine: engine.store.tree.root(room))
+        try:
+            root = await service.on_engine(lambda engine: engine.store.tree.root(room))
+        except SubletError:  # it is started anew just now
+            return None
         return root if root.count else NOWHERE
 
     # Being there or not.
@@ -246,9 +249,9 @@ class InProcess:
         await begun.wait()
 
     def _network(
-        self, home: _Home, doors: Mapping[bytes, tuple[str, int]], trusted: Callable[[], Sequence[bytes]]
+        self, number: int, home: _Home, doors: Mapping[bytes, tuple[str, int]], trusted: Callable[[], Sequence[bytes]]
     ) -> PinnedLinks:
-        links = self._base / f"l{self._starts}"
+        links = self._base / f"l{number}"
         links.mkdir()
         known = [public(one.key) for one in self._homes if one.name != home.name] + [public(link_key(ATTACKER))]
         return PinnedLinks(home.key, links, home.address, doors, trusted(), known)
@@ -293,9 +296,10 @@ class InProcess:
         assert home.end is not None
         end, found = home.end, list[bool]()
         self._starts += 1
-        local = [local_entity(home.name, 1 + self._starts)]
+        number = self._starts  # others may be started anew while this one is
+        local = [local_entity(home.name, 1 + number)]
         await anyio.to_thread.run_sync(healing.mend, registry, local)
-        network = await anyio.to_thread.run_sync(self._network, home, doors, trusted)
+        network = await anyio.to_thread.run_sync(self._network, number, home, doors, trusted)
         service = MessagingService(
             home.place / DATABASE,
             registry,

@@ -12,19 +12,20 @@ from pathlib import Path
 import pytest
 
 from sublet.workspace.audit import snapshot
-from sublet.workspace.audit.snapshot import MAX_READ_BYTES
 from sublet.workspace.changes import befores
 from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.kept import blocks as block_file
 from sublet.workspace.kept import contents, keeper
 from sublet.workspace.kept.blocks import ALL, BLOCK_BYTES, Mark
-from sublet.workspace.kept.budget import MAX_KEPT_BYTES, KeptBudget
+from sublet.workspace.kept.budget import KeptBudget
 from sublet.workspace.kept.log import load
 from sublet.workspace.kept.signature import Signature
 from support.kept import LiveLease, picture, settled, tick
 
 MEBIBYTE = 1 << 20
 LARGE = 8 * MEBIBYTE
+BOUND = 16 * MEBIBYTE
+"""Where a test says so, all that is kept and all that snapshots read, which is a gibibyte otherwise."""
 SEEDS = int(os.environ.get("SUBLET_TEST_SEEDS", "12"))
 
 
@@ -32,6 +33,14 @@ SEEDS = int(os.environ.get("SUBLET_TEST_SEEDS", "12"))
 def unshared(monkeypatch: pytest.MonkeyPatch) -> None:
     """No file system shares blocks here, whatever the machine has."""
     monkeypatch.setattr(contents, "share_content", lambda *_: False)
+
+
+@pytest.fixture
+def bounded(monkeypatch: pytest.MonkeyPatch) -> KeptBudget:
+    """Lower both bounds, so that a file beyond them is quickly read; return what may be kept."""
+    for module in (snapshot, befores):
+        monkeypatch.setattr(module, "MAX_READ_BYTES", BOUND)
+    return KeptBudget(limit=BOUND)
 
 
 @pytest.fixture
@@ -85,16 +94,18 @@ def test_one_byte_of_a_large_file_costs_one_block(state: Path, root: Path, large
     assert picture(root) == before
 
 
-def test_a_file_beyond_the_bound_and_beyond_what_snapshots_read_comes_back(state: Path, root: Path) -> None:
+def test_a_file_beyond_the_bound_and_beyond_what_snapshots_read_comes_back(
+    state: Path, root: Path, bounded: KeptBudget
+) -> None:
     path = root / "huge"
-    size, middle = max(MAX_KEPT_BYTES, MAX_READ_BYTES) + MEBIBYTE, 1 << 29
+    size, middle = BOUND + MEBIBYTE, BOUND // 2
     with path.open("wb") as file:
         file.truncate(size)
         file.seek(middle)
         file.write(b"in the middle")
     (root / "moved").write_bytes(b"")
-    os.truncate(root / "moved", (1 << 30) + 7)
-    lease = lend(state, root)
+    os.truncate(root / "moved", BOUND + 7)
+    lease = lend(state, root, bounded)
     patch(lease, "huge", b"IN", middle)
     lease.fs.rename((b"moved",), (b"elsewhere",), replace=True)
     assert kept_bytes(lease) < MEBIBYTE
@@ -492,14 +503,14 @@ def test_beside_a_person_no_file_becomes_a_mixture(state: Path, root: Path, tmp_
 
 @pytest.mark.parametrize("then", ["nothing", "changed", "link"])
 def test_a_huge_file_that_was_only_moved_comes_back_unless_somebody_else_changed_it(
-    state: Path, root: Path, tmp_path: Path, then: str
+    state: Path, root: Path, bounded: KeptBudget, tmp_path: Path, then: str
 ) -> None:
-    size = (1 << 30) + 7
+    size = BOUND + 7
     (root / "d").mkdir()
     with (root / "d/huge").open("wb") as file:
         file.write(b"begins")
         file.truncate(size)
-    lease = lend(state, root)
+    lease = lend(state, root, bounded)
     lease.fs.rename((b"d", b"huge"), (b"huge",), replace=True)
     lease.end()
     tick(root)

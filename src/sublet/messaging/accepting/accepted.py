@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from sublet.messaging.accepting.config_changes import ConfigChanges
 from sublet.messaging.documents.document import Document
@@ -22,6 +23,9 @@ from sublet.messaging.schema.changes import Happened, RunsHooks
 from sublet.messaging.schema.datatypes import Change, Datatype
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.ids import EntityId
+
+MAX_LOOKED_BACK: Final = 256
+"""Deletions of one signer that are compared with a new one; what was deleted before these may be told once more."""
 
 
 @dataclass(slots=True)
@@ -147,9 +151,11 @@ class ChangeTeller:
                 (cut.client, cut.clock + at) in overwritten for at in range(cut.length)
             ):
                 continue
-            if self._store.trust.is_deleted(document.row.number, done.envelope.signer, cut, done.seq):
-                continue  # the same once more, which was told
-            for row in self._store.trust.writes_between(document.row.number, cut.client, cut.clock, cut.length):
+            trust, number = self._store.trust, document.row.number
+            rows = trust.writes_between(number, cut.client, cut.clock, cut.length)
+            if not rows or trust.is_deleted(number, done.envelope.signer, cut, done.seq, MAX_LOOKED_BACK):
+                continue  # nothing is told of it, or the same was told
+            for row in rows:
                 located = document.locate((row.client, row.clock))
                 node = document.elements.node(row.entry) if row.entry is not None else None
                 if located is None or node is None or located.nested or (row.client, row.clock) in overwritten:

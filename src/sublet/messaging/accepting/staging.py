@@ -26,6 +26,7 @@ from sublet.messaging.quotas.quotas import Quotas
 from sublet.messaging.quotas.usage import DiskUsage, size_of
 from sublet.messaging.reading.authorise import refuse_forbidden
 from sublet.messaging.rooms.states import RoomStates
+from sublet.protocol.ezagent.content import NAMING_KINDS
 from sublet.protocol.ezagent.envelope import Envelope, unpack
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
@@ -179,6 +180,8 @@ class Staging:
 
     def keep_contents(self, document: Document, contents: dict[str, bytes], by: EntityId | None = None) -> None:
         """Keep contents; ``by`` has signed what names them, unless that was here before."""
+        if document.place.kind not in NAMING_KINDS:
+            contents = {}
         room_id, purges = document.place.room_id, self._store.purges
         if room_id is not None and contents and purges.has_any(room_id):
             contents = {name: raw for name, raw in contents.items() if not purges.refuses(room_id, name, raw)}

@@ -6,9 +6,12 @@ may go with the power of the machine.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sqlite3
+import threading
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +23,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 CACHE_KIB: Final = 16 << 10
 CHECKPOINT_PAGES: Final = 4_096
 """How long the write-ahead log grows, 16 MiB: pages that many messages share are written back once for all of these."""
+_COPYING: Final = threading.Lock()
 
 
 def open_database(path: Path | None) -> sqlite3.Connection:
@@ -41,10 +45,26 @@ def open_database(path: Path | None) -> sqlite3.Connection:
     database.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
     database.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
     try:
-        prepare(database, path, SCHEMA)
+        if path is None:
+            with _COPYING:
+                _empty().backup(database)
+        else:
+            prepare(database, path, SCHEMA)
     except BaseException:
         database.close()
         raise
+    return database
+
+
+@cache
+def _empty() -> sqlite3.Connection:
+    """Return a database in memory with all tables and no rows, of which others are copies.
+
+    Whoever looks whether documents are whole makes many, and to make all tables takes many times what a copy does.
+    """
+    database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    atexit.register(database.close)
+    prepare(database, None, SCHEMA)
     return database
 
 

@@ -7,6 +7,7 @@ whoever erases (``erasing/``).
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from typing import Final
@@ -16,7 +17,7 @@ from sublet.messaging.backends.sqlite_search import SqliteSearch
 from sublet.messaging.backends.sqlite_tree import SqliteTree
 from sublet.messaging.ports.purge_store import Due, DueRow, Kind, PurgedRow
 from sublet.messaging.ports.rows import DocumentRow
-from sublet.protocol.ezagent.content import author_of
+from sublet.protocol.ezagent.content import NAMING_KINDS, author_of
 from sublet.protocol.ezagent.digest_tree import place_of
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
@@ -56,7 +57,10 @@ class SqlitePurges:
     def rows_of(self, room_id: RoomId, ref_id: RefId) -> list[PurgedRow]:
         if not self.has_any(room_id):
             return []
-        rows = self._db.execute(f"SELECT {_COLUMNS} FROM purged WHERE room_id = ? AND ref_id = ?", (room_id, ref_id))  # noqa: S608
+        rows = self._db.execute(
+            f"SELECT {_COLUMNS} FROM purged INDEXED BY purged_with WHERE room_id = ? AND ref_id = ?",  # noqa: S608 - a constant
+            (room_id, ref_id),
+        )
         return [_row(row) for row in rows]
 
     def rows_named(self, room_id: RoomId, kind: Kind, name: str) -> list[PurgedRow]:
@@ -85,7 +89,8 @@ class SqlitePurges:
         )
 
     def put(self, room_id: RoomId, rows: Sequence[PurgedRow]) -> None:
-        self._rooms = None if not self.has_any(room_id) else self._rooms
+        if rows and not self.has_any(room_id) and self._rooms is not None:
+            self._rooms.add(room_id)
         self._db.executemany(
             "INSERT OR REPLACE INTO purged (room_id, kind, name, ref_id, author, what, by, at, place) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -104,8 +109,8 @@ class SqlitePurges:
     def elements(self, room_id: RoomId, ref_id: RefId) -> list[tuple[DocumentRow, ItemId, EntityId]]:
         rows = self._db.execute(
             "SELECT d.number, d.doc_id, d.room_id, d.kind, e.client, e.clock, e.signer FROM entries e "
-            "JOIN documents d ON d.number = e.document WHERE e.entry_id = ? AND d.kind = 'index' AND d.room_id = ? "
-            "ORDER BY d.doc_id, e.client, e.clock",
+            "CROSS JOIN documents d ON d.number = e.document "
+            "WHERE e.entry_id = ? AND d.kind = 'index' AND d.room_id = ? ORDER BY d.doc_id, e.client, e.clock",
             (ref_id, room_id),
         )
         return [(DocumentRow(*row[:4]), (row[4], row[5]), str(row[6])) for row in rows]
@@ -127,15 +132,13 @@ class SqlitePurges:
         return [str(name) for (name,) in rows]
 
     def written_by(self, room_id: RoomId, signers: Sequence[EntityId]) -> list[str]:
-        found: dict[str, None] = {}
-        for signer in signers:
-            rows = self._db.execute(
-                "SELECT d.doc_id FROM documents d JOIN clients c ON c.document = d.number "
-                "WHERE d.room_id = ? AND d.kind = 'purge' AND c.signer = ?",
-                (room_id, signer),
-            )
-            found |= {str(name): None for (name,) in rows}
-        return list(found)
+        rows = self._db.execute(
+            "SELECT DISTINCT d.doc_id FROM documents d CROSS JOIN clients c ON c.document = d.number "
+            "WHERE d.room_id = ? AND d.kind = 'purge' AND c.signer IN (SELECT value FROM json_each(?)) "
+            "ORDER BY d.doc_id",
+            (room_id, json.dumps(list(signers))),
+        )
+        return [str(name) for (name,) in rows]
 
     def signers(self, room_id: RoomId) -> set[EntityId]:
         return set(self.begun(room_id))
@@ -154,8 +157,8 @@ class SqlitePurges:
 
     def content_documents(self, room_id: RoomId, content_id: ContentId) -> list[tuple[int, bytes]]:
         rows = self._db.execute(
-            "SELECT d.number, c.raw FROM documents d CROSS JOIN contents c ON c.document = d.number "
-            "WHERE d.room_id = ? AND c.hash = ?",
+            "SELECT d.number, c.raw FROM documents d CROSS JOIN contents c ON c.document = d.number "  # noqa: S608
+            f"WHERE d.room_id = ? AND d.kind IN {NAMING_KINDS} AND c.hash = ?",
             (room_id, bytes.fromhex(content_id.removeprefix("sha256:"))),
         )
         return [(int(number), bytes(raw)) for number, raw in rows]

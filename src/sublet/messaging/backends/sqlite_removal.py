@@ -7,6 +7,7 @@ from typing import Final
 
 from sublet.messaging.backends.sqlite_search import SqliteSearch
 from sublet.messaging.backends.sqlite_tree import SqliteTree
+from sublet.messaging.ports.purge_store import Due
 from sublet.protocol.ezagent.ids import RoomId
 from sublet.protocol.patterns import Pattern
 
@@ -56,7 +57,10 @@ class SqliteRemoval:
             return True
         if any(self._tree.remove_some(room_id, STEP_ROWS) for room_id in due):
             return True
-        for table in ("strangers", "usage", "roots", "due", "purged", "purges_due"):
+        self._db.executemany(
+            "DELETE FROM purges_due WHERE due = ? AND room_id = ?", [(one, room) for one in Due for room in due]
+        )
+        for table in ("strangers", "usage", "roots", "due", "purged"):
             self._db.executemany(f"DELETE FROM {table} WHERE room_id = ?", [(room,) for room in due])  # noqa: S608
         if self._some_entries(frozenset(due)):
             return True

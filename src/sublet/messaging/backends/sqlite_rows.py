@@ -11,7 +11,7 @@ from typing import Any, Final
 from sublet.messaging.backends.sqlite_sums import SqliteSums
 from sublet.messaging.backends.sqlite_tree import SqliteTree
 from sublet.messaging.ports.rows import DocumentRow, Fork
-from sublet.protocol.ezagent.content import parse_content
+from sublet.protocol.ezagent.content import NAMING_KINDS, parse_content
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.identity import parse_record
 from sublet.protocol.ezagent.ids import EntityId, RoomId
@@ -164,8 +164,8 @@ class SqliteRows:
         """Tell whether a content of a room is here."""
         return (
             self._db.execute(
-                "SELECT 1 FROM documents d CROSS JOIN contents c ON c.document = d.number "
-                "WHERE d.room_id = ? AND c.hash = ? LIMIT 1",
+                "SELECT 1 FROM documents d CROSS JOIN contents c ON c.document = d.number "  # noqa: S608
+                f"WHERE d.room_id = ? AND d.kind IN {NAMING_KINDS} AND c.hash = ? LIMIT 1",
                 (room_id, digest),
             ).fetchone()
             is not None

@@ -29,12 +29,16 @@ from sublet.messaging.ports.rows import (
     WriteRow,
 )
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.ezagent.content import NAMING_KINDS
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId, is_content_hash
 from sublet.protocol.ezagent.yjs.update import Deletion, ItemId
 
 MAX_DELETE_ONLY: Final = 1_000
 """Envelopes that only delete are in no state vector; so many of a document go with every difference, half the last."""
 _NEXT: Final = "coalesce((SELECT max(until) FROM log l WHERE l.document = c.document AND l.client = c.client), 0)"
+_DELETES_ONLY: Final = "document = ? AND client IS NULL AND until = 0"
+"""What only deletes is of no clock; with that said, the index gives it in the order of the log."""
+_DELETING: Final = f"SELECT seq FROM log WHERE {_DELETES_ONLY}"  # noqa: S608 - a constant
 _DOCUMENT: Final = "SELECT number, doc_id, room_id, kind FROM documents"
 PRUNE_EVERY: Final = 256
 """How many events come before those that are too old are deleted."""
@@ -158,14 +162,16 @@ class SqliteStore:
 
     def mark_shown(self, items: Iterable[tuple[int, ItemId]]) -> None:
         self._db.executemany(
-            "UPDATE entries SET shown = 1 WHERE document = ? AND client = ? AND clock = ?",
+            "UPDATE entries SET shown = 1 WHERE document = ?1 AND client = ?2 AND clock = ?3 AND seq = "
+            "(SELECT seq FROM log WHERE document = ?1 AND client = ?2 AND until > ?3 ORDER BY until LIMIT 1)",
             [(document, *item) for document, item in items],
         )
 
     def writes(self, document: int, entry: ItemId | None) -> list[WriteRow]:
         if entry is None:
             rows = self._db.execute(
-                f"SELECT {WRITE_COLUMNS} FROM writes WHERE document = ? AND entry_client IS NULL ORDER BY number",  # noqa: S608
+                f"SELECT {WRITE_COLUMNS} FROM writes "  # noqa: S608
+                "WHERE document = ? AND entry_client IS NULL AND entry_clock IS NULL ORDER BY number",
                 (document,),
             )
         else:
@@ -220,13 +226,10 @@ class SqliteStore:
             return found, True
         limit_bytes -= sum(map(len, found))
         # What only deletes is beyond every vector, so it comes again each time: last, so that it keeps nothing back.
-        latest = self._db.execute(
-            "SELECT seq FROM log WHERE document = ? AND client IS NULL ORDER BY seq DESC LIMIT ?",
-            (document, MAX_DELETE_ONLY),
-        ).fetchall()
+        latest = self._db.execute(f"{_DELETING} ORDER BY seq DESC LIMIT ?", (document, MAX_DELETE_ONLY)).fetchall()
         if len(latest) == MAX_DELETE_ONLY:  # whoever asks again and again gets the older ones too
             latest[MAX_DELETE_ONLY // 2 :] = self._db.execute(
-                "SELECT seq FROM log WHERE document = ? AND client IS NULL AND seq < ? ORDER BY random() LIMIT ?",
+                f"{_DELETING} AND seq < ? ORDER BY random() LIMIT ?",
                 (document, *latest[MAX_DELETE_ONLY // 2 - 1], MAX_DELETE_ONLY // 2),
             ).fetchall()
         deleting: list[bytes] = []
@@ -242,7 +245,7 @@ class SqliteStore:
 
     def deleting_after(self, document: int, seq: int, limit: int) -> list[tuple[int, bytes]]:
         rows = self._db.execute(
-            "SELECT seq, envelope FROM log WHERE document = ? AND client IS NULL AND seq > ? ORDER BY seq LIMIT ?",
+            f"SELECT seq, envelope FROM log WHERE {_DELETES_ONLY} AND seq > ? ORDER BY seq LIMIT ?",  # noqa: S608
             (document, seq, limit),
         )
         return [(number, bytes(raw)) for number, raw in rows]
@@ -259,8 +262,8 @@ class SqliteStore:
             ).fetchone()
         if row is None:
             row = self._db.execute(
-                "SELECT c.raw FROM documents d CROSS JOIN contents c ON c.document = d.number "
-                "WHERE d.room_id = ? AND c.hash = ? LIMIT 1",
+                f"SELECT c.raw FROM documents d CROSS JOIN contents c ON c.document = d.number "  # noqa: S608 - constants
+                f"WHERE d.room_id = ? AND d.kind IN {NAMING_KINDS} AND c.hash = ? LIMIT 1",
                 (room_id, digest),
             ).fetchone()
         return bytes(row[0]) if row is not None else None

@@ -187,8 +187,8 @@ class SqliteSums:
             return "the last of what was written is not here" if lacks else "what is kept of its digest is not that"
         deleting = self._db.execute(
             "SELECT l.envelope FROM log l WHERE l.document = ? AND l.client IS NULL "
-            "AND EXISTS (SELECT 1 FROM deletions d WHERE d.document = l.document AND d.seq = l.seq)",
-            (document.number,),
+            "AND l.seq IN (SELECT seq FROM deletions WHERE document = ?)",
+            (document.number, document.number),
         )
         for (raw,) in deleting:
             with suppress(Refused, TypeError):  # damaged, as is found by whoever looks at the log

@@ -81,11 +81,15 @@ class SqliteTrust:
         return bytes(row[0]) if row is not None else None
 
     def head(self, document: int, client: int, until: int | None = None) -> bytes | None:
-        row = self._db.execute(
-            "SELECT head FROM log WHERE document = ? AND client = ? AND (? IS NULL OR until = ?) "
-            "ORDER BY until DESC LIMIT 1",
-            (document, client, until, until),
-        ).fetchone()
+        if until is None:
+            row = self._db.execute(
+                "SELECT head FROM log WHERE document = ? AND client = ? ORDER BY until DESC LIMIT 1", (document, client)
+            ).fetchone()
+        else:
+            row = self._db.execute(
+                "SELECT head FROM log WHERE document = ? AND client = ? AND until = ? LIMIT 1",
+                (document, client, until),
+            ).fetchone()
         return bytes(row[0]) if row is not None else None
 
     def heads(self, document: int) -> dict[int, Head]:
@@ -108,6 +112,14 @@ class SqliteTrust:
         else:
             self._db.execute("DELETE FROM strangers WHERE room_id = ? AND signer = ?", (room_id, signer))
 
+    def writers(self, room_id: RoomId) -> set[EntityId]:
+        rows = self._db.execute(
+            "SELECT DISTINCT c.signer FROM documents d CROSS JOIN clients c ON c.document = d.number "
+            "WHERE d.room_id = ? AND d.kind != 'config'",
+            (room_id,),
+        )
+        return {str(signer) for (signer,) in rows}
+
     def documents_of(self, room_id: RoomId, is_theirs: Callable[[EntityId], bool]) -> int:
         of_room = "FROM documents d JOIN clients c ON c.document = d.number WHERE d.room_id = ?"
         signers = self._db.execute(f"SELECT DISTINCT c.signer {of_room}", (room_id,)).fetchall()
@@ -125,12 +137,20 @@ class SqliteTrust:
     def put_usage(self, room_id: RoomId, home: str, size: int) -> None:
         self._db.execute("INSERT OR REPLACE INTO usage VALUES (?, ?, ?)", (room_id, home, size))
 
-    def is_deleted(self, document: int, signer: EntityId, cut: Deletion, before: int) -> bool:
+    def is_deleted(self, document: int, signer: EntityId, cut: Deletion, before: int, last: int | None = None) -> bool:
         (found,) = self._db.execute(
-            "SELECT EXISTS (SELECT 1 FROM deletions d JOIN log l ON l.seq = d.seq WHERE d.document = ? "
-            "AND d.client = ? AND d.signer = ? AND d.clock <= ? AND d.clock + d.length >= ? AND l.client IS NULL "
-            "AND d.seq < ?)",
-            (document, cut.client, signer, cut.clock, cut.clock + cut.length, before),
+            "SELECT EXISTS (SELECT 1 FROM (SELECT clock, length, seq FROM deletions WHERE document = ? AND client = ? "
+            "AND signer = ? ORDER BY rowid DESC LIMIT ?) d CROSS JOIN log l ON l.seq = d.seq "
+            "WHERE d.clock <= ? AND d.clock + d.length >= ? AND l.client IS NULL AND d.seq < ?)",
+            (
+                document,
+                cut.client,
+                signer,
+                -1 if last is None else last,
+                cut.clock,
+                cut.clock + cut.length,
+                before,
+            ),
         ).fetchone()
         return bool(found)
 

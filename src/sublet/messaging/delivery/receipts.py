@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Final, Protocol
 
 from sublet.messaging.builtins.control import control_of
@@ -12,7 +13,7 @@ from sublet.messaging.delivery.acknowledged import AcknowledgedParts, is_deliver
 from sublet.messaging.extensions.read_receipts import ReceiptParts, has_read
 from sublet.messaging.opening.open_documents import OpenDocuments
 from sublet.messaging.ports.purge_store import Kind
-from sublet.messaging.rooms.standing import has_joined, was_invited
+from sublet.messaging.rooms.standing import pending
 from sublet.messaging.rooms.states import RoomStates
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
@@ -101,9 +102,10 @@ def receipts_of(
         over = control is not None and control[0] == recipient and epoch is not None and epoch.hex() != control[1]
         return "its daemon has been started again since; this steers nothing there now" if over else ""
 
-    def waits(recipient: EntityId) -> bool:
-        """Tell whether a recipient was invited and has not come in."""
-        return was_invited(state, recipient) and not has_joined(engine.store, room_id, recipient)
+    @cache
+    def waiting() -> frozenset[EntityId]:
+        """Return who was invited and has not come in."""
+        return frozenset(pending(engine.store, state, ()))
 
     def of(recipient: EntityId) -> RecipientReceipt:
         if has_read(engine, room_id, recipient, ref_id):
@@ -115,7 +117,7 @@ def receipts_of(
         if late:
             return RecipientReceipt(recipient, Receipt.UNDELIVERABLE, "its daemon has not answered for too long")
         return RecipientReceipt(
-            recipient, Receipt.QUEUED, gone(recipient) or (NOT_ACCEPTED if waits(recipient) else "")
+            recipient, Receipt.QUEUED, gone(recipient) or (NOT_ACCEPTED if recipient in waiting() else "")
         )
 
     recipients = tuple(of(member) for member in audience(engine, room_id, node.seq) if member != entity)

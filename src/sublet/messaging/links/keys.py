@@ -16,6 +16,7 @@ import ssl
 import threading
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,8 @@ LEAF_DAYS: Final = 90
 """How long a certificate lasts."""
 RENEW_DAYS: Final = 30
 """When a daemon that runs on makes itself a new one."""
+MAX_AUTHORITIES: Final = 1_024
+"""Whose certificates are kept, of 600 bytes each; one that is not is made again when its key is pinned again."""
 _CLOCK_SKEW: Final = timedelta(days=1)
 _FOREVER: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 _NAME: Final = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sublet bus")])
@@ -56,10 +59,11 @@ class LinkKeys:
         self._file = directory / "bus.pem"
         self._identity = identity
         self._home = home
-        self._authorities: dict[bytes, str] = {}
         self._lock = threading.Lock()
         self._made = datetime.min.replace(tzinfo=UTC)
         self.trusted: frozenset[bytes] = frozenset()
+        self._taken: frozenset[bytes] | None = None
+        """Whom the contexts let in; None where they are made anew, whoever is trusted."""
         self.server: ssl.SSLContext
         self.client: ssl.SSLContext
         self._renew()
@@ -78,15 +82,16 @@ class LinkKeys:
             self.trusted = frozenset(keys)
             if datetime.now(UTC) - self._made > timedelta(days=RENEW_DAYS):
                 self._renew()
-            self._authorities = {
-                key: self._authorities.get(key) or _authority(key).decode("ascii") for key in self.trusted
-            }
-            authorities = "".join(self._authorities[key] for key in sorted(self.trusted))
+            if self._taken == self.trusted:
+                return  # to read the certificate and all authorities again takes milliseconds
+            self._taken = None
+            authorities = "".join(_authority(key) for key in sorted(self.trusted))
             try:
                 self._make_contexts(authorities)
             except OSError:  # the file is gone or torn, and nobody needs the one that it was
                 self._renew()
                 self._make_contexts(authorities)
+            self._taken = self.trusted
 
     def peer_of(self, certificate: bytes | None) -> bytes | None:
         """Return the pinned key that has signed a certificate; None where none of those that are pinned now has.
@@ -117,6 +122,7 @@ class LinkKeys:
         return key
 
     def _renew(self) -> None:
+        self._taken = None
         self._made = datetime.now(UTC)
         self._file.unlink(missing_ok=True)
         self._file.touch(mode=0o600)
@@ -185,8 +191,9 @@ def make_leaf(identity: ed25519.Ed25519PrivateKey, home: str = "") -> bytes:
     return pem + leaf.public_bytes(serialization.Encoding.PEM)
 
 
-def _authority(key: bytes) -> bytes:
-    """Return a root certificate with a key, found by its ``key_id`` among others of the same name."""
+@lru_cache(MAX_AUTHORITIES)
+def _authority(key: bytes) -> str:
+    """Return a root certificate with a key, in PEM, found by its ``key_id`` among others of the same name."""
     certificate = (
         x509.CertificateBuilder()
         .subject_name(_NAME)
@@ -199,4 +206,4 @@ def _authority(key: bytes) -> bytes:
         .add_extension(x509.SubjectKeyIdentifier(key_id(key)), critical=False)
         .sign(_NOBODY, None)
     )
-    return certificate.public_bytes(serialization.Encoding.PEM)
+    return certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")

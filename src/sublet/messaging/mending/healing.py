@@ -152,6 +152,7 @@ class Healing:
         finally:
             pace.end()
             quick.end()
+            looking.rest()
         return found[0]
 
     async def _keep_asking(self, again: AskingAgain) -> None:
@@ -179,6 +180,7 @@ class Healing:
             wait = LOOK_SECONDS
             try:
                 found = await self._look(looking, quick)
+                looking.rest()
                 # All of it is noted, since one start mends all that is.
                 noted = [damage for damage in found if await anyio.to_thread.run_sync(self._note, damage)]
                 for entity in await anyio.to_thread.run_sync(looking.unknown) if not found else ():

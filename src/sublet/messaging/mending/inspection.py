@@ -22,6 +22,7 @@ from sublet.messaging.backends.sqlite_rows import SqliteRows
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.identities.keyring import LocalEntity
+from sublet.messaging.mending.trials import Trials
 from sublet.messaging.ports.rows import DocumentRow
 from sublet.protocol.ezagent.content import named_contents
 from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
@@ -100,7 +101,7 @@ def inspect(
     rows: SqliteRows,
     document: DocumentRow,
     keys: Keys,
-    make_trial: Callable[[], Engine],
+    trials: Trials,
     pause: Callable[[], None] = lambda: None,
 ) -> Found:
     """Return what is wrong with a document. Blocks; ``pause`` is called every few updates.
@@ -109,7 +110,7 @@ def inspect(
         rows: the database.
         document: which one.
         keys: whose key is whose.
-        make_trial: makes an engine over a store in memory.
+        trials: where it is worked out once more.
         pause: lets others have their turn.
     """
     found = Found(document)
@@ -131,24 +132,20 @@ def inspect(
         good.append((seq, raw))
         if number % 8 == 7:
             pause()
-    trial = make_trial()
-    try:
+    with trials.one() as trial:
         if not is_declared(trial, document):
             return found
         store, left = trial.store, LeftOut()
         assert isinstance(store, SqliteStore)
         number = store.document(document.doc_id, document.room_id, document.kind).number
-        with store.transaction():
-            for fork in forks:
-                store.trust.put_fork(number, fork)
-            trial.staging.replay(document.doc_id, _paced(good, pause), left)
+        for fork in forks:
+            store.trust.put_fork(number, fork)
+        trial.staging.replay(document.doc_id, _paced(good, pause), left)
         if left.gaps:
             found.why = f"{len(left.gaps)} updates build on something that is not here"
         if left.gaps or left.refused:
             return found  # what another version has accepted can't be worked out here
         follows = store.rows().kept(number)
-    finally:
-        trial.store.close()
     for table, there in kept.items():
         if there != follows[table] and not (table == "deletions" and _in_the_log(there, follows[table], dict(good))):
             found.why = f"what is kept of it in {table} does not follow from its log"

@@ -13,6 +13,7 @@ from sublet.messaging.engine.engine import Engine
 from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.mending.inspection import Found, KnownKeys, inspect, is_named_right
 from sublet.messaging.mending.losses import Damage, Part
+from sublet.messaging.mending.trials import Trials
 from sublet.migrations import damage
 from sublet.protocol.ezagent.blob import PIECE_BYTES
 from sublet.protocol.ezagent.ids import EntityId
@@ -37,7 +38,7 @@ class Looking:
         self, path: Path, make_trial: Callable[[], Engine], local: list[LocalEntity], pause: Callable[[], None]
     ) -> None:
         self._path = path
-        self._make_trial = make_trial
+        self._trials = Trials(make_trial)
         self._keys = KnownKeys(local)
         self._pause = pause
 
@@ -119,4 +120,8 @@ class Looking:
             document = rows.find(doc_id)
             if document is None:
                 return None
-            return inspect(rows, document, self._keys.of(rows.records()), self._make_trial, self._pause)
+            return inspect(rows, document, self._keys.of(rows.records()), self._trials, self._pause)
+
+    def rest(self) -> None:
+        """Give back what takes memory until documents are looked at again."""
+        self._trials.rest()

@@ -26,6 +26,7 @@ from sublet.messaging.engine.engine import Engine
 from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.mending.inspection import Found, Keys, KnownKeys, inspect, is_declared, is_named_right, sound
 from sublet.messaging.mending.losses import Damage, Losses, Part
+from sublet.messaging.mending.trials import Trials
 from sublet.migrations import damage
 from sublet.migrations.salvage import finish, salvage
 from sublet.protocol.ezagent.envelope import unpack
@@ -171,7 +172,7 @@ class Mender:
         named = {one.name: one.why for one in due if one.part is Part.DOCUMENT}
         trees = {one.name: one.why for one in due if one.part is Part.TREE}
         everything = any(one.part in (Part.PAGES, Part.ROWS) for one in due)
-        store = SqliteStore(self._path)
+        store, trials = SqliteStore(self._path), Trials(lambda: self._make_engine(SqliteStore(None)))
         try:
             store.rows().take_any_text()
             if everything:
@@ -183,7 +184,7 @@ class Mender:
             for document in store.rows().documents():
                 if not everything and document.doc_id not in named:
                     continue
-                found = inspect(store.rows(), document, keys, self._trial)
+                found = inspect(store.rows(), document, keys, trials)
                 if found.why and is_declared(engine, document):
                     self._mend_document(store, engine, found, keys, done)
                 elif found.why or found.missing or done.pages:
@@ -192,6 +193,7 @@ class Mender:
                     self._losses.lose(document.doc_id, document.room_id, why)
             self._mend_trees(store, trees, everything, done)
         finally:
+            trials.rest()
             store.close()
 
     def _mend_trees(self, store: SqliteStore, trees: dict[str, str], everything: bool, done: Mended) -> None:
@@ -207,9 +209,6 @@ class Mender:
                 name = doc_id("config", room_id=room_id)  # beside which the room is compared as a whole
                 done.documents.setdefault(name, why)
                 self._losses.lose(name, room_id, why)
-
-    def _trial(self) -> Engine:
-        return self._make_engine(SqliteStore(None))
 
     def _drop_torn(self, store: SqliteStore, done: Mended) -> None:
         torn = [one for one in store.rows().torn() if one is not None]

@@ -63,6 +63,9 @@ class TrustStore(Protocol):
     def put_stranger(self, room_id: RoomId, signer: EntityId, updates: int, size: int) -> None:
         """Keep how much that is; nothing where it is none."""
 
+    def writers(self, room_id: RoomId) -> set[EntityId]:
+        """Return who has written into any document of a room but its config."""
+
     def documents_of(self, room_id: RoomId, is_theirs: Callable[[EntityId], bool]) -> int:
         """Return into how many documents of a room certain entities have written."""
 
@@ -72,7 +75,7 @@ class TrustStore(Protocol):
     def put_usage(self, room_id: RoomId, home: str, size: int) -> None:
         """Keep how many bytes are kept of a daemon in a room; inside a transaction."""
 
-    def is_deleted(self, document: int, signer: EntityId, cut: Deletion, before: int) -> bool:
+    def is_deleted(self, document: int, signer: EntityId, cut: Deletion, before: int, last: int | None = None) -> bool:
         """Tell whether one deletion of a signer, in an update that only deletes, already covers a range.
 
         Others may not count, and what does not count covers nothing.
@@ -82,6 +85,7 @@ class TrustStore(Protocol):
             signer: who deletes.
             cut: the range.
             before: number in the log before which that was.
+            last: how many of the newest deletions of this signer and client are looked at; None for all.
         """
 
     def writes_between(self, document: int, client: int, clock: int, length: int) -> list[WriteRow]:

@@ -30,10 +30,7 @@ DECLINED: Final = "declined"
 
 def has_joined(store: Store, room_id: RoomId, entity: EntityId) -> bool:
     """Tell whether a member of elsewhere has shown to be in a room."""
-    key = f"{room_id}/{entity}"
-    if store.scan_index(JOINED, key, 1) or store.scan_index(DELIVERED, key, 1):
-        return True
-    return any(name.split("/", 2)[2] != "config" for name in store.clients_of(room_id, entity))
+    return _is_noted(store, room_id, entity) or entity in store.trust.writers(room_id)
 
 
 def joined_entry(room_id: RoomId, entity: EntityId, now_ms: int) -> IndexEntry:
@@ -43,11 +40,13 @@ def joined_entry(room_id: RoomId, entity: EntityId, now_ms: int) -> IndexEntry:
 
 def pending(store: Store, state: RoomState, ours: Collection[EntityId]) -> list[EntityId]:
     """Return the members of elsewhere who were brought in by others and have not shown to be there yet."""
-    return [
+    waiting = [
         entity
         for entity in state.members()
-        if entity not in ours and was_invited(state, entity) and not has_joined(store, state.room_id, entity)
+        if entity not in ours and was_invited(state, entity) and not _is_noted(store, state.room_id, entity)
     ]
+    written = store.trust.writers(state.room_id) if waiting else ()  # for all at once: it looks at the whole room
+    return [entity for entity in waiting if entity not in written]
 
 
 def invited(store: Store, state: RoomState, ours: Collection[EntityId]) -> dict[EntityId, str]:
@@ -73,3 +72,8 @@ def was_invited(state: RoomState, entity: EntityId) -> bool:
     membership = state.entities.get(entity)
     grant = membership.current() if membership is not None else None
     return grant is not None and grant.by != entity and entity != state.creator
+
+
+def _is_noted(store: Store, room_id: RoomId, entity: EntityId) -> bool:
+    key = f"{room_id}/{entity}"
+    return bool(store.scan_index(JOINED, key, 1) or store.scan_index(DELIVERED, key, 1))

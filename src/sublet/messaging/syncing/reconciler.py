@@ -269,12 +269,15 @@ class Reconciler:
                 await self._asks.key(signer)
             came = came or outcome.accepted > 0 or bool(answer.of(RecordKind.FORK))
             told = go_on_at(answer, question)
-            if not told:  # what is here now is beyond what was asked with
-                before, place = logs[done], logs[done].place
-                now = [log for log in await self._call(partial(ask, places=[place])) if log.clients == before.clients]
-                told = 0 if now and now[0] != before else 1
-                logs[done] = now[0] if now else before
             done += told
+            if told < len(question.logs):  # some of that one was told, so what is asked next is what is beyond that
+                before = logs[done]
+                tell = partial(ask, places=[before.place])
+                now = [log for log in await self._call(tell) if log.clients == before.clients]
+                if not told and now in ([], [before]):
+                    done += 1
+                elif now:
+                    logs[done] = now[0]
         other.left.append(len(logs) - done)
         await self._call(partial(_drop_due, room_id=other.room_id, places=places))
         return came

@@ -28,6 +28,8 @@ Object: TypeAlias = "dict[str, JsonValue]"
 MAX_BODY_BYTES: Final = 64 << 10
 MAX_CONTENT_BYTES: Final = 128 << 10
 MAX_MEDIA_REFS: Final = 32
+NAMING_KINDS: Final = ("config", "draft", "ext", "index")
+"""Kinds of documents by which contents stand that they name; others name none, and a peer may begin many of them."""
 MAX_MEDIA_REF_CHARS: Final = 128
 FORMATS: Final = ("text/plain", "text/markdown", "text/html")
 IMMUTABLE: Final = "immutable"

@@ -17,6 +17,7 @@ import binascii
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from nacl.exceptions import BadSignatureError
@@ -41,6 +42,10 @@ MAX_RECORD_BYTES: Final = 32 << 10
 MAX_STATEMENTS: Final = 24
 """Of an entity's devices about each other, in its record."""
 MAX_DEVICES: Final = 16
+PROVEN_KEPT: Final = 256
+"""Records that were proven last: whoever asks sends theirs with each question, and what it says is the same."""
+MAX_KEPT_BYTES: Final = 4 << 10
+"""Of a record that is kept; a longer one is proven each time."""
 KEY_BYTES: Final = 32
 _RECORD_DOMAIN: Final = b"sublet/entity/1\n"
 _STATEMENTS: Final = "statements"
@@ -167,6 +172,16 @@ def parse_record(raw: bytes) -> EntityRecord:
     """
     if len(raw) > MAX_RECORD_BYTES:
         raise Refused(Refusal.OVERSIZED, f"a record of {len(raw)} bytes")
+    return _proven(raw) if len(raw) <= MAX_KEPT_BYTES else _parsed(raw)
+
+
+@lru_cache(PROVEN_KEPT)
+def _proven(raw: bytes) -> EntityRecord:
+    """Return a record that proves itself, which was proven not long ago or is now."""
+    return _parsed(raw)
+
+
+def _parsed(raw: bytes) -> EntityRecord:
     try:
         body: JsonValue = parse_json(raw)
     except (ValueError, RecursionError):

@@ -74,7 +74,7 @@ def take(
     return _Reader(known, salt, store).read(root, rules, most)
 
 
-def read_record(directory_fd: int, name: bytes, salt: bytes, *, limit: int = MAX_READ_BYTES) -> Record:
+def read_record(directory_fd: int, name: bytes, salt: bytes, *, limit: int) -> Record:
     """Return what a snapshot would hold of one name, which is no directory, and of no more than ``limit`` bytes.
 
     Raises:
@@ -92,11 +92,11 @@ def is_stand_in(content: bytes | None) -> bool:
 class _Reader:
     """One reading of a workspace."""
 
-    def __init__(self, known: Manifest, salt: bytes, store: Store, limit: int = MAX_READ_BYTES) -> None:
+    def __init__(self, known: Manifest, salt: bytes, store: Store, limit: int | None = None) -> None:
         self._known = known
         self._salt = salt
         self._store = store
-        self._limit = limit
+        self._limit = MAX_READ_BYTES if limit is None else limit
         self._settled_before = time.time_ns() - SETTLED_NS
         self._deadline = time.monotonic() + MAX_READ_SECONDS
         self._taken = Taken()
