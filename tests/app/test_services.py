@@ -32,6 +32,7 @@ SERVICES = (
     "delegations",
     "end hooks",
     "federation",
+    "federation over HTTP",
     "federation.toml",
     "file watcher",
     "gateways",

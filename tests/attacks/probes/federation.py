@@ -8,12 +8,12 @@ from contextlib import contextmanager, suppress
 
 from nacl.signing import SigningKey
 
-from attacks import test_node_http
+from app import test_node_http
 from attacks.kit.as_probe import throwing
 from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe, Reason
 from daemon.federation import test_parts
 from federation import test_nodes
-from node_http import test_between_nodes
+from node_http import test_between_nodes, test_hostile
 from sublet.federation.limits import Rate
 from sublet.federation.table import MAX_AGENTS_OF_NODE, AgentTable, TableFull
 from sublet.protocol.federation.addresses import AgentAddress, node_name
@@ -134,9 +134,9 @@ PROBES: list[Probe] = [
             "node_http.gate:_body",
         ],
         throw=throwing(
-            test_between_nodes.test_a_port_that_is_taken_is_told_and_tried_again,
+            test_node_http.test_a_port_that_is_taken_is_told_and_tried_again,
             test_between_nodes.test_another_key_at_the_place_of_a_node_is_told_and_gets_nothing,
-            test_node_http.test_what_a_listed_node_sends_is_bounded,
+            test_hostile.test_what_a_listed_node_sends_is_bounded,
         ),
     ),
     CostProbe(
