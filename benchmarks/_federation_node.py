@@ -147,6 +147,7 @@ class BenchedNode:
                         "rate": lambda said: flood(said["count"], said["workers"], self._say),
                         "tasks": lambda said: flood(said["count"], said["workers"], self._task),
                         "beats": self._beats,
+                        "spent": _spent,
                     }
                 )
                 group.cancel_scope.cancel()
@@ -201,6 +202,11 @@ class BenchedNode:
             assert receipt.accepted
 
         return await flood(said["count"], 1, say) * len(beats)
+
+
+async def _spent(_: Command) -> float:
+    """Return the processor time that this process has had, in seconds."""
+    return time.process_time()
 
 
 def _now() -> str:
