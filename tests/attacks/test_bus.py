@@ -190,6 +190,7 @@ def with_root(bus: Bus, root: bytes, peers: list[Ed25519PrivateKey], monkeypatch
         return plain(self, side, authorities + root.decode())
 
     monkeypatch.setattr(LinkKeys, "_context", more)
+    bus.links.trust([public(EVE)])  # contexts are made anew for other keys alone
     bus.links.trust([public(one) for one in peers])
 
 

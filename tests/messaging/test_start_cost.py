@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 
-import anyio
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
@@ -18,7 +17,6 @@ from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.ports.network import Sample
 from sublet.messaging.service import MessagingService
-from sublet.messaging.syncing.sync import Sync
 from support.consents import TakesAll
 from support.members import SECONDS, member
 from support.memory_network import MemoryHub, MemoryNetwork
@@ -91,8 +89,9 @@ async def test_a_start_reads_as_much_of_a_large_room_as_of_a_small_one(
     tmp_path: Path, counted: list[Counted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sublet.messaging.opening.shards.REFS_PER_SHARD", 64)
-    # What is asked of others comes later, at no moment that could be told; of two months alone, at that.
-    monkeypatch.setattr(Sync, "run", lambda _: anyio.sleep_forever())
+    # What goes on beside comes at no moment that could be told: what is asked of others, of two months alone at that,
+    # what is looked at and what is erased.
+    monkeypatch.setattr(MessagingService, "_start", lambda *_: None)
     starts: list[Counted] = []
     firsts: list[Counted] = []
     for months, messages in ((1, 96), (8, 224)):
