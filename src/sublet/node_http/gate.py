@@ -21,7 +21,15 @@ from sublet.daemon.net.http_connection import mark_known
 from sublet.federation.ports import What
 from sublet.federation.post import receipt_bytes
 from sublet.node_http.connection import KEY
-from sublet.node_http.routes import EVENT_PATH, HEALTH_PATH, METHODS, PROTOCOL_VERSION, SERVER_PATH
+from sublet.node_http.routes import (
+    EVENT_PATH,
+    HEALTH_PATH,
+    MAX_ANSWER_BYTES,
+    METHODS,
+    PROTOCOL_VERSION,
+    SERVER_PATH,
+)
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.federation.envelope import MAX_ENVELOPE_BYTES
 from sublet.protocol.federation.errors import FederationCode, TaskRefused
 from sublet.protocol.federation.request_proof import RequestProof, read_proof
@@ -166,13 +174,14 @@ async def _body(headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
 
 def _status(answer: bytes) -> int:
     """Return the status that fits what is answered: our own receipt, or our page."""
-    said = json.loads(answer)
-    if said.get("accepted", True):
+    said = parse_json(answer, max_bytes=MAX_ANSWER_BYTES)
+    if not isinstance(said, dict) or said.get("accepted", True):
         return 200
     if said.get("reason") in ("unknown", "signature", "node", "name"):
         return 403
     code = said.get("error")
-    return _STATUSES.get(FederationCode(code), 400) if code in FederationCode.__members__ else 400
+    named = isinstance(code, str) and code in FederationCode.__members__
+    return _STATUSES[FederationCode(code)] if named else 400
 
 
 async def _say(send: Send, status: int, body: bytes, *, close: bool = False) -> None:
