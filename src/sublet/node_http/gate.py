@@ -180,8 +180,9 @@ def _status(answer: bytes) -> int:
     if said.get("reason") in ("unknown", "signature", "node", "name"):
         return 403
     code = said.get("error")
-    named = isinstance(code, str) and code in FederationCode.__members__
-    return _STATUSES[FederationCode(code)] if named else 400
+    if isinstance(code, str) and code in FederationCode.__members__:
+        return _STATUSES[FederationCode(code)]
+    return 400
 
 
 async def _say(send: Send, status: int, body: bytes, *, close: bool = False) -> None:
