@@ -4,7 +4,8 @@
 
 Costs: each probe of ``tests/attacks/probes`` at n and 2n bytes, by the processor time of its thread, the quicker of
 several runs. Floods: each of ``tests/attacks/floods`` runs in a process of its own against a real lender, beside an
-honest lease whose mount is looked at all the time; then the attacker's delegation is cancelled under the flood.
+honest lease whose mount is looked at all the time; then the attacker's delegation is cancelled under the flood. Floods
+of a relay run against a real one, beside a client that asks its hub something all the time.
 Memory is compared with what there was before the flood, after one honest pass of each kind of request: what a daemon
 loads for the first of a kind is no flood's. The longest answer without any flood is measured first and told beside
 each, since other programs of the machine make honest leases wait as well; a flood that misses a goal is played three
@@ -32,7 +33,8 @@ from sublet.daemon.api.delegations import CANCEL_DELEGATION
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from _hostile_stage import Asker, Looker, Stage, flooding, resident, staged
+from _hostile_stage import Asker, Looker, Stage, flooding, memory_of, resident, staged
+from _relay_stage import RelayStage, relay_staged
 
 # Modules here have names that packages of the tests have, too, such as ``messaging``.
 sys.path.remove(str(Path(__file__).resolve().parent))
@@ -81,8 +83,10 @@ def main() -> int:
         rows += [told(cost(probe)) for probe in PROBES if isinstance(probe, CostProbe) and options.only in probe.name]
     if not options.costs:
         chosen = [flood for flood in FLOODS if options.only in flood.name]
-        if chosen:
-            rows += anyio.run(play, chosen, options.seconds)
+        if of_lender := [flood for flood in chosen if flood.victim == "lender"]:
+            rows += anyio.run(play, of_lender, options.seconds)
+        if of_relay := [flood for flood in chosen if flood.victim == "relay"]:
+            rows += anyio.run(play_at_relay, of_relay, options.seconds)
     show("hostile", rows, options, RELIABILITY)
     return 0 if all(row.met for row in rows) else 1
 
@@ -137,6 +141,44 @@ async def play(chosen: list[Flood], seconds: float) -> list[Row]:
             for flood in chosen:
                 if flood is not NOTHING:
                     rows += await middle(partial(against, stage, flood, seconds, f"{idle.value:.0f} without a flood"))
+    return rows
+
+
+async def play_at_relay(chosen: list[Flood], seconds: float) -> list[Row]:
+    """Run the floods of a relay one after the other, beside a client that asks it something all the time."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="slt-") as scratch, relay_staged(Path(scratch)) as stage:
+        await stage.warm_up()
+        for flood in chosen:
+            rows += await middle(partial(against_relay, stage, flood, seconds, Path(scratch)))
+    return rows
+
+
+async def against_relay(stage: RelayStage, flood: Flood, seconds: float, scratch: Path) -> list[Row]:
+    """Run one flood of a relay and look at stalls and memory."""
+    stage.asking.anew()
+    await anyio.sleep(SETTLE_SECONDS)
+    beside, before = f"{stage.asking.longest * 1000:.0f} without a flood", memory_of(stage.pid)
+    stage.asking.anew()
+    taken = 0
+    with flooding(flood, stage.target(), scratch, seconds + 60):
+        until = anyio.current_time() + seconds
+        while anyio.current_time() < until:
+            taken = max(taken, memory_of(stage.pid) - before)
+            await anyio.sleep(0.1)
+        stall = stage.asking.longest
+    await anyio.sleep(SETTLE_SECONDS)
+    with anyio.move_on_after(REST_SECONDS - SETTLE_SECONDS):
+        while memory_of(stage.pid) - before > HELD_BYTES:
+            await anyio.sleep(0.1)
+    held = memory_of(stage.pid) - before
+    name = f"{flood.who}, {flood.name}"
+    rows = [
+        Row(f"{name}: longest answer to others", stall * 1000, "ms", beside, "≤ 100", stall <= STALL_SECONDS),
+        Row(f"{name}: memory taken", taken / (1 << 20), "MiB", "", "≤ 64", taken <= TAKEN_BYTES),
+        Row(f"{name}: memory still held", held / (1 << 20), "MiB", "", "≤ 8", held <= HELD_BYTES),
+    ]
+    print(name, *(f"{row.value:.0f} {row.unit}" for row in rows), sep="; ", file=sys.stderr, flush=True)
     return rows
 
 

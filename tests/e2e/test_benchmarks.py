@@ -92,9 +92,20 @@ def test_the_federation_benchmark_prints_what_it_is_judged_by() -> None:
     assert any("NATS" in row["peer"] for row in rows) or "NATS is not measured" in done.stderr
 
 
+@pytest.mark.timeout(180)
+def test_the_benchmark_of_offices_prints_whether_walls_can_be_told_from_nothing() -> None:
+    argv = [sys.executable, str(ROOT / "benchmarks" / "offices.py"), "--quick", "--only", "walls", "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert len(rows) == 3
+    assert all(row["unit"] == "z" and row["goal"] for row in rows)
+    assert done.returncode == (0 if all(row["met"] for row in rows) else 1)
+
+
 def test_the_page_has_a_place_for_what_it_quotes() -> None:
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    for name in ("delegation", "sftp", "policy", "supervisor", "messaging", "federation"):
+    for name in ("delegation", "sftp", "policy", "supervisor", "messaging", "offices", "federation"):
         begin, rest = page.split(f"<!-- benchmark:{name} -->\n")
         assert begin
         table, _ = rest.split("<!-- /benchmark -->", 1)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 
 from fuzz.targets import _text, target
-from sublet.protocol.bounded_json import BadJson, parse_json
+from sublet.protocol.bounded_json import BadJson, parse_counted, parse_json
 from sublet.protocol.offices import frames, requests, version
 from sublet.protocol.offices.names import ClientEvent
+from sublet.protocol.offices.wire import Wire, with_text
 
 
 @target("office_frame", "protocol.offices.frames:read_frame", raises=[frames.BadFrame])
@@ -31,10 +32,15 @@ def _version(data: bytes) -> None:
     "protocol.offices.requests:read_update",
     "protocol.offices.requests:read_cancel",
     "protocol.offices.requests:read_relayed",
+    "protocol.bounded_json:parse_counted",
     raises=[BadJson, requests.MalformedRequest],
 )
 def _request(data: bytes) -> None:
-    given = parse_json(data)
+    given, values = parse_counted(data)
+    passed_on = with_text(given, data.decode(), values)
+    if isinstance(passed_on, list) and passed_on and isinstance(passed_on[-1], Wire):
+        assert parse_json(passed_on[-1].text) == passed_on[-1]
+    assert passed_on == given
     arguments = given if isinstance(given, list) else [given]
     for read in (
         requests.read_join,
