@@ -41,6 +41,9 @@ OPERATIONS = {
     # Parts of the one service that serves offices: without one of them the others serve nobody.
     "office_server.face:OfficeFace.serve",
     "office_server.socketio_server:SocketIoServer.serve",
+    # Parts of the one service of HTTP between nodes, each of which looks after itself.
+    "app.node_http:NodeHttp.serve",
+    "node_http.calling:NodeCaller.serve",
     # Parts of a connection, which ``start_alone`` has started.
     "daemon.modules.gateway_server:GatewayServer._next",
     "daemon.modules.gateway_server:GatewayServer._websocket",

@@ -33,6 +33,7 @@ SERVICES = (
     "delegations",
     "end hooks",
     "federation",
+    "federation over HTTP",
     "federation.toml",
     "file watcher",
     "gateways",

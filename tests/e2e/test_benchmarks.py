@@ -76,6 +76,21 @@ def test_the_messaging_benchmark_prints_what_it_is_judged_by() -> None:
 
 
 @pytest.mark.timeout(180)
+def test_the_federation_benchmark_prints_what_it_is_judged_by() -> None:
+    argv = [sys.executable, str(ROOT / "benchmarks" / "federation.py"), "--quick", "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    judged = {row["what"].partition(",")[0] for row in rows if row["goal"]}
+    assert judged == {
+        "event and its receipt over the bus",
+        "event and its receipt over HTTP with TLS",
+        "lookup by address",
+    }
+    assert any("NATS" in row["peer"] for row in rows) or "NATS is not measured" in done.stderr
+
+
+@pytest.mark.timeout(180)
 def test_the_benchmark_of_offices_prints_whether_walls_can_be_told_from_nothing() -> None:
     argv = [sys.executable, str(ROOT / "benchmarks" / "offices.py"), "--quick", "--only", "walls", "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -88,7 +103,7 @@ def test_the_benchmark_of_offices_prints_whether_walls_can_be_told_from_nothing(
 
 def test_the_page_has_a_place_for_what_it_quotes() -> None:
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    for name in ("delegation", "sftp", "policy", "supervisor", "messaging", "offices"):
+    for name in ("delegation", "sftp", "policy", "supervisor", "messaging", "offices", "federation"):
         begin, rest = page.split(f"<!-- benchmark:{name} -->\n")
         assert begin
         table, _ = rest.split("<!-- /benchmark -->", 1)

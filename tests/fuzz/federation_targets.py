@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,9 +12,10 @@ from nacl.signing import SigningKey
 
 from fuzz.targets import _text, target
 from sublet.federation import post, settings
+from sublet.node_http.certificates import key_of
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.sealing import padding
-from sublet.protocol.federation import addresses, envelope, events, relayed
+from sublet.protocol.federation import addresses, envelope, events, relayed, request_proof
 from sublet.protocol.federation.errors import TaskRefused
 
 NOW = 1_800_000_000.0
@@ -37,6 +39,29 @@ def _envelope(data: bytes) -> None:
 @target("federation_page", "protocol.federation.envelope:read_server", raises=[TaskRefused])
 def _page(data: bytes) -> None:
     envelope.read_server(data, KEY, now=NOW)
+
+
+@target("federation_page_key", "protocol.federation.envelope:page_key", raises=[])
+def _page_key(data: bytes) -> None:
+    envelope.page_key(data)
+
+
+@target("federation_proof", "protocol.federation.request_proof:read_proof", raises=[])
+def _proof(data: bytes) -> None:
+    found = request_proof.read_proof(_text(data))
+    if found is not None:
+        found.proves("GET", "/", found.fingerprint, NOW)
+        found.covers(data)
+
+
+@target("node_certificate", "node_http.certificates:key_of", raises=[])
+def _certificate(data: bytes) -> None:
+    key_of(data, datetime.fromtimestamp(NOW, UTC))
+
+
+@target("node_listen", "federation.settings:split_listen", raises=[])
+def _listen(data: bytes) -> None:
+    settings.split_listen(_text(data))
 
 
 @target("federation_event", "protocol.federation.events:read_event", raises=[TaskRefused])

@@ -12,6 +12,7 @@ from typing import Literal
 from sublet.app.agents import Agents
 from sublet.app.governance import Governance
 from sublet.app.ground import Ground
+from sublet.app.node_http import NodeHttp
 from sublet.app.peering import Peering
 from sublet.app.rooms import Rooms
 from sublet.daemon.api.sessions import AskAnswer, AskBegun, AskOutput
@@ -25,15 +26,16 @@ from sublet.daemon.federation.work import NodeWork
 from sublet.daemon.peering.peers import MAX_PEERS, Peer
 from sublet.daemon.rooms.relayed_nodes import RelayedNodes
 from sublet.daemon.supervising.asking import AdmittedRequest
+from sublet.federation.carriers import Carriers
 from sublet.federation.node import Around, Federation
 from sublet.federation.ports import KnownNode, OwnAgent
 from sublet.federation.post import Own
-from sublet.federation.settings import FEDERATION_FILE
+from sublet.federation.settings import FEDERATION_FILE, Settings
 from sublet.policy.decision import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
 from sublet.protocol.events import EventKind
-from sublet.protocol.federation.addresses import default_node_name, node_name
+from sublet.protocol.federation.addresses import NodeName, default_node_name, node_name
 from sublet.protocol.federation.events import MAX_CAPABILITIES
 from sublet.protocol.ids import AGENT_ID
 from sublet.supervisor.agent_config import AgentConfig
@@ -56,12 +58,14 @@ class FederationArea:
         federation: knows the nodes.
         settings: ``federation.toml``.
         finding: finds agents of all nodes.
+        http: reaches nodes that are not paired.
         service: the operations on nodes.
     """
 
     federation: Federation
     settings: SettingsFile
     finding: Finding
+    http: NodeHttp
     service: FederationService
 
     @property
@@ -69,8 +73,13 @@ class FederationArea:
         """What has to run."""
         return [
             Service("federation", self.federation.serve),
-            Service("federation.toml", partial(self.settings.watch, self.federation.look)),
+            Service("federation.toml", partial(self.settings.watch, self._changed)),
+            Service("federation over HTTP", self.http.serve),
         ]
+
+    def _changed(self) -> None:
+        self.http.look()
+        self.federation.paired()
 
 
 async def make_federation(
@@ -84,14 +93,16 @@ async def make_federation(
     """
     identity, offer, supervising = ground.identity, ground.offer, agents.supervising
     settings = await SettingsFile.load(ground.config_dir / FEDERATION_FILE)
-    chosen = settings.now().node_id
-    name = node_name(chosen) if chosen else default_node_name(socket.gethostname(), identity.public_key)
+    name = own_name(settings.now(), identity.public_key)
     ledger = FederationLedger(ground.state_dir / STORE_NAME)
     await ledger.open()
     ground.opened.wait_for(ledger.aclose)
 
+    http = NodeHttp(identity.key, ground.state_dir / "keys", settings.now, peering.peers.list)
+    ground.opened.wait_for(http.aclose)
+
     def known() -> list[KnownNode]:
-        return [known_node(one) for one in peering.peers.list()]
+        return [known_node(one) for one in peering.peers.list()] + http.listed.known()
 
     def pinned(node_id: str) -> KnownNode | None:
         peer = peering.peers.by_node_id(node_id)
@@ -118,7 +129,7 @@ async def make_federation(
             pinned=pinned,
             agents=offered,
             names=ledger,
-            carrier=rooms.nodes,
+            carrier=Carriers(rooms.nodes, http.caller),
             admission=NodeAdmission(governance.gate),
             work=NodeWork(ask, supervising.asking.make_room),
             ledger=ledger,
@@ -126,6 +137,7 @@ async def make_federation(
         )
     )
     rooms.nodes.begin(federation.receive, federation.look, RelayedNodes(identity.key, pinned))
+    http.begin(federation.own, federation.receive, federation.paired)
     peering.peers.listeners.append(federation.paired)
     finding = Finding(governance.gate, federation)
     service = FederationService(
@@ -140,15 +152,26 @@ async def make_federation(
             max_depth=ground.config.supervisor.max_depth,
             wall=time.time,
             said=ground.journal.events.newest_of,
+            http=http,
         )
     )
-    return FederationArea(federation, settings, finding, service)
+    return FederationArea(federation, settings, finding, http, service)
 
 
 @lru_cache(MAX_PEERS)
 def known_node(peer: Peer) -> KnownNode:
     """Return a peer as federation knows it."""
     return KnownNode(peer.node_id, peer.public_key, peer.fingerprint, peer.name)
+
+
+def own_name(settings: Settings, public_key: bytes) -> NodeName:
+    """Return what this node calls itself: as federation.toml says, or as its machine is called.
+
+    Args:
+        settings: of federation.toml.
+        public_key: raw Ed25519 key of this node.
+    """
+    return node_name(settings.node_id) if settings.node_id else default_node_name(socket.gethostname(), public_key)
 
 
 def own_agent(config: AgentConfig) -> OwnAgent:

@@ -149,6 +149,9 @@ class Post:
         raw = await self._carrier.ask(neighbour.node, "server", b"")
         if raw is None:
             return False
+        refused = _receipt(raw).refusal if b'"accepted"' in raw[:MAX_RECEIPT_BYTES] else None
+        if refused is not None:
+            raise TaskRefused(refused.code, f"it does not take us: {refused.message}", refused.reason)
         page = read_server(raw, neighbour.node.public_key, now=self._wall())
         space = self._settings().room.namespace
         if space not in page.namespaces:

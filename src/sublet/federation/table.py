@@ -196,6 +196,10 @@ class AgentTable:
         """Return all agents, by node and id."""
         return [self._nodes[node][agent] for node in sorted(self._nodes) for agent in sorted(self._nodes[node])]
 
+    def nodes(self) -> list[NodeName]:
+        """Return the nodes that have agents, by name."""
+        return sorted(self._nodes)
+
     def _enable(self, entry: AgentEntry) -> None:
         node, agent_id = entry.address.node, entry.address.agent_id
         for capability in entry.capabilities:

@@ -8,12 +8,14 @@ from contextlib import contextmanager, suppress
 
 from nacl.signing import SigningKey
 
+from app import test_node_http
 from attacks.kit.as_probe import throwing
 from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe, Reason
 from daemon.federation import test_parts
 from daemon.panels import test_panels
 from federation import test_broadcasts, test_nodes
 from mcp_server import test_panels_and_nodes
+from node_http import test_between_nodes, test_hostile
 from sublet.daemon.rooms.relayed_nodes import RelayedNodes
 from sublet.federation.limits import Rate
 from sublet.federation.ports import KnownNode
@@ -25,6 +27,7 @@ from sublet.protocol.federation.errors import TaskRefused
 from sublet.protocol.federation.events import read_event
 from sublet.protocol.federation.relayed import MAX_BOXES, MAX_QUESTION_BYTES, RelaySeals
 from sublet.protocol.federation.relayed_keys import relayed_key
+from sublet.protocol.federation.request_proof import read_proof
 from sublet.protocol.ids import fingerprint, node_id
 
 KEY = bytes(SigningKey(b"a" * 32).verify_key)
@@ -200,6 +203,29 @@ PROBES: list[Probe] = [
         name="federation: a file of the owner's that is none",
         covers=["daemon.federation.settings_file:SettingsFile.watch"],
         throw=throwing(test_parts.test_the_file_is_watched_and_who_looks_is_told),
+    ),
+    FailureProbe(
+        name="federation over HTTP: a port that is taken, another key, a body without end, an old certificate",
+        covers=[
+            "app.node_http:NodeHttp._keep_certificates",
+            "app.node_http:NodeHttp._listen",
+            "app.node_http:NodeHttp.serve",
+            "node_http.calling:NodeCaller.aclose",
+            "node_http.calling:NodeCaller.serve",
+            "node_http.certificates:NodeCertificates._context",
+            "node_http.gate:_body",
+        ],
+        throw=throwing(
+            test_node_http.test_a_port_that_is_taken_is_told_and_tried_again,
+            test_between_nodes.test_another_key_at_the_place_of_a_node_is_told_and_gets_nothing,
+            test_hostile.test_what_a_listed_node_sends_is_bounded,
+        ),
+    ),
+    CostProbe(
+        name="federation over HTTP: a header that proves nothing",
+        covers=["protocol.federation.request_proof:read_proof"],
+        make=lambda size: 'Sublet-Node key="' + "A" * size,
+        run=read_proof,
     ),
     Reason(
         name="federation: the journal's file, and a field of an answer",

@@ -34,6 +34,7 @@ class NodeView(View):
     busy: int = 0
     last_seen: str | None = Field(default=None, description="RFC 3339; None where nothing was heard of it")
     fingerprint: str = ""
+    url: str | None = Field(default=None, description="Where it is called over HTTP; None where it is paired, or not")
 
 
 class FederatedAgentView(View):

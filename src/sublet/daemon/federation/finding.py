@@ -27,15 +27,20 @@ class Finding:
         self._gate = gate
         self._federation = federation
 
-    def found(self, to: str, caller: Subject) -> tuple[AgentAddress, str | None, str]:
+    def found(self, to: str, caller: Subject, *, lent: bool = False) -> tuple[AgentAddress, str | None, str]:
         """Return whom an address or a capability means, what its node is called here, and why it is this one.
+
+        Args:
+            to: as it was typed.
+            caller: who asks.
+            lent: whether it is to be lent a directory, which only paired daemons are.
 
         Raises:
             SubletError: ``INVALID_ARGUMENT``, ``NOT_FOUND`` or ``CONFLICT``.
         """
         if to.startswith(CAPABILITY):
             capability = to.removeprefix(CAPABILITY).lower()
-            choice = self._federation.best(capability, self._usable_by(caller))
+            choice = self._federation.best(capability, self._usable_by(caller, lent))
             if choice is None:
                 raise _none_can(capability)
             return choice.address, choice.alias, choice.why
@@ -46,10 +51,18 @@ class Finding:
         alias = neighbour.node.alias if neighbour is not None else None
         if neighbour is None or self._gate.hides(caller, Action.DELEGATION_CREATE, neighbour.node.alias):
             return address, None, "no node is known by that name"
+        if lent and not neighbour.node.paired:
+            raise SubletError(
+                LocalCode.NOT_FOUND,
+                f"{alias} is no paired daemon, and a directory is lent to paired daemons alone",
+                f"Pair with it, or ask its agent without a directory: sublet ask '@{address} ...'",
+            )
         return address, alias, f"{alias} is what its node is called here"
 
-    def _usable_by(self, caller: Subject) -> Callable[[AgentEntry, Neighbour], bool]:
+    def _usable_by(self, caller: Subject, lent: bool) -> Callable[[AgentEntry, Neighbour], bool]:
         def usable(entry: AgentEntry, neighbour: Neighbour) -> bool:
+            if lent and not neighbour.node.paired:
+                return False
             resource = Resource(neighbour.node.alias, {"agent": entry.address.agent_id})
             return self._gate.foresee(caller, Action.DELEGATION_CREATE, resource).decision.allowed
 
@@ -68,7 +81,7 @@ class Finding:
         """
         if to.startswith(CAPABILITY):
             capability = to.removeprefix(CAPABILITY).lower()
-            choices = self._federation.several(capability, self._usable_by(caller), wanted)
+            choices = self._federation.several(capability, self._usable_by(caller, lent=True), wanted)
             if not choices:
                 raise _none_can(capability)
             found = [
@@ -76,7 +89,7 @@ class Finding:
                 for one in choices
             ]
         else:
-            named = [self.found(one.strip(), caller) for one in to.split(",")]
+            named = [self.found(one.strip(), caller, lent=True) for one in to.split(",")]
             found = [
                 FoundAgent(address=str(address), peer=alias, agent_id=address.agent_id, why=why)
                 for address, alias, why in named

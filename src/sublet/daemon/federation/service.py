@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Protocol
 
 from sublet.daemon.api.federation import (
     ASK_AGENT,
@@ -37,7 +38,8 @@ from sublet.daemon.operations.table import serves
 from sublet.federation.neighbours import Neighbour
 from sublet.federation.node import Federation
 from sublet.federation.ports import Asked, OwnAgent, Said
-from sublet.federation.settings import Settings
+from sublet.federation.settings import PeerSettings, Settings
+from sublet.federation.table import AgentEntry
 from sublet.policy.decision import UNMATCHED, Action, Resource, Subject
 from sublet.protocol.chain import Chain, check_call
 from sublet.protocol.errors import LocalCode, SubletError
@@ -48,9 +50,25 @@ from sublet.protocol.federation.events import TaskResult, failure_result
 from sublet.protocol.federation.statuses import AgentStatus
 from sublet.protocol.text import clean_line
 from sublet.protocol.times import rfc3339_of
+from sublet.turns import Turns
 
 PERSON = "human"
 """Who asks where no agent does, in addresses."""
+
+
+class OverHttp(Protocol):
+    """Knows how it stands with nodes that are reached over HTTP."""
+
+    @property
+    def address(self) -> str:
+        """Where they reach this node; empty for nowhere."""
+
+    @property
+    def remark(self) -> str:
+        """Why they do not, although it is switched on; empty where they do, or it is off."""
+
+    def why_not(self, peer: PeerSettings) -> str:
+        """Return why nothing is said to a node of federation.toml over HTTP; empty where something is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +86,7 @@ class FederationParts:
         max_depth: how many agents may call one another in a row.
         wall: Unix seconds.
         said: returns the newest events of a kind.
+        http: says how it stands with nodes over HTTP.
     """
 
     gate: Gatekeeper
@@ -80,6 +99,7 @@ class FederationParts:
     max_depth: int
     wall: Callable[[], float]
     said: Callable[[EventKind, int], Awaitable[list[Event]]]
+    http: OverHttp
 
 
 class FederationService:
@@ -99,7 +119,8 @@ class FederationService:
             node_id=own.name,
             peer=None,
             state="here" if self._federation.on else "off",
-            why_not=self._parts.settings.remark,
+            why_not=self._parts.settings.remark or self._parts.http.remark,
+            url=self._parts.http.address or None,
             namespace=settings.room.namespace,
             agents=len(self._parts.agents()),
             busy=sum(self._federation.own_status(one.agent_id) == AgentStatus.BUSY for one in self._parts.agents()),
@@ -118,6 +139,9 @@ class FederationService:
         remark = ""
         if clash is not None and clash is not neighbour:
             remark = f"{neighbour.name} means {clash.node.alias} here, since you call that one so"
+        listed = next((one for one in settings.peers if one.fingerprint == neighbour.node.fingerprint), None)
+        if not remark and neighbour.state == "silent" and not neighbour.node.paired and listed is not None:
+            remark = self._parts.http.why_not(listed)
         return NodeView(
             node_id=neighbour.name,
             peer=neighbour.node.alias,
@@ -128,6 +152,7 @@ class FederationService:
             busy=sum(one.status == AgentStatus.BUSY for one in entries),
             last_seen=rfc3339_of(neighbour.heard) if neighbour.heard is not None else None,
             fingerprint=neighbour.node.fingerprint,
+            url=listed.url if listed is not None and not neighbour.node.paired else None,
         )
 
     def _unreached(self, settings: Settings) -> list[NodeView]:
@@ -139,8 +164,8 @@ class FederationService:
                 node_id=one.node_id,
                 peer=None,
                 state="off",
-                why_not="no daemon with that name or key is paired; nodes are reached over the bus of paired daemons "
-                "alone: pair with `sublet pair` there and `sublet peers add LINK` here",
+                why_not=clean_line(self._parts.http.why_not(one), 500) or "it was not reached yet",
+                url=one.url,
                 trusted=one.trusted,
                 fingerprint=one.fingerprint or "",
             )
@@ -166,20 +191,12 @@ class FederationService:
             if not self._gate.hides(caller, Action.AGENT_DISPATCH, one.agent_id)
         ]
         alias = {one.name: one.node.alias for one in self._federation.neighbours.all() if one.name is not None}
-        there = [
-            FederatedAgentView(
-                address=str(entry.address),
-                agent_id=entry.address.agent_id,
-                node_id=entry.address.node,
-                peer=alias.get(entry.address.node),
-                status=entry.status,
-                runtime_type=entry.runtime_type,
-                capabilities=list(entry.capabilities),
-                current_task=entry.current_task,
-                last_seen=rfc3339_of(entry.last_seen),
-            )
-            for entry in self._federation.table.all()
-        ]
+        there, turns = list[FederatedAgentView](), Turns()
+        # There may be a hundred thousand: others have the loop between them, and who is gone by then is left out.
+        for node in self._federation.table.nodes():
+            for entry in sorted(self._federation.table.of_node(node), key=lambda one: one.address.agent_id):
+                await turns.take()
+                there.append(_agent_view(entry, alias.get(node)))
         return here + there
 
     @serves(BROADCAST)
@@ -222,7 +239,7 @@ class FederationService:
 
     @serves(FIND_AGENT)
     async def find(self, request: Find, caller: Subject) -> FoundAgent:
-        address, alias, why = self._finding.found(request.to, caller)
+        address, alias, why = self._finding.found(request.to, caller, lent=True)
         return FoundAgent(address=str(address), peer=alias, agent_id=address.agent_id, why=why)
 
     @serves(ASK_AGENT)
@@ -297,6 +314,20 @@ class FederationService:
             if code is None:
                 raise
             yield failure_result(code, error.message, str(error.code))
+
+
+def _agent_view(entry: AgentEntry, alias: str | None) -> FederatedAgentView:
+    return FederatedAgentView(
+        address=str(entry.address),
+        agent_id=entry.address.agent_id,
+        node_id=entry.address.node,
+        peer=alias,
+        status=entry.status,
+        runtime_type=entry.runtime_type,
+        capabilities=list(entry.capabilities),
+        current_task=entry.current_task,
+        last_seen=rfc3339_of(entry.last_seen),
+    )
 
 
 async def _one(result: TaskResult) -> AsyncGenerator[Said | TaskResult, None]:

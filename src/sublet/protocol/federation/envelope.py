@@ -119,6 +119,7 @@ class SignedEnvelope:
         content = cast("dict[str, JsonValue]", self._document["content"])
         if _mapping(self._document.get("hashes")).get("sha256") != b64(hashlib.sha256(parts["content"]).digest()):
             raise _refused("the content is not the one that was hashed", "hash")
+        content = cast("dict[str, JsonValue]", self._document["content"])
         ours = _mapping(self._document["sublet"])
         answers, chain = ours.get("answers", ""), ours.get("chain")
         return Envelope(
@@ -218,6 +219,20 @@ def seal_server(page: ServerPage, key: SigningKey) -> bytes:
         "sublet": {"wire": WIRE, "namespaces": list(page.namespaces)},
     }
     return _signed(_parts(document), page.name, key, _SERVER_DOMAIN)
+
+
+def page_key(raw: bytes) -> bytes | None:
+    """Return the key that a page tells, of which nobody knows yet whether it is true; None where it tells none.
+
+    Args:
+        raw: as it came.
+    """
+    try:
+        document = _parsed(raw, MAX_SERVER_BYTES)
+    except TaskRefused:
+        return None
+    shown = _mapping(_mapping(document.get("verify_keys")).get(KEY_ID)).get("key")
+    return unb64(shown, KEY_BYTES) if isinstance(shown, str) else None
 
 
 def read_server(raw: bytes, public_key: bytes, *, now: float) -> ServerPage:
