@@ -113,6 +113,7 @@ class BenchedNode:
                 own=self.me.own,
                 settings=lambda: self.settings,
                 known=self.http.listed.known if carriage == "http" else lambda: [known],
+                pinned=self.http.listed.pinned if carriage == "http" else {known.id: known}.get,
                 agents=lambda: {OwnAgent("worker-1", "other", ("test",)): False},
                 names=self.ledger,
                 carrier=Carriers(self.bus, self.http.caller),
@@ -243,7 +244,7 @@ def known_bytes() -> int:
     node: KnownNode = bob.known()
     event = StatusUpdate(agent_id="worker-1", node_id=ann.own.name, status="idle", current_task=None, timestamp=_now())
     neighbour = Neighbour(node, bob.own.name)
-    return len(ann.federation._post._sealed(neighbour, [event], "node", "", post.NOBODY))
+    return len(ann.federation._post._sealed(neighbour, [event], "node", "", post.NOBODY, to_all=False))
 
 
 if __name__ == "__main__":

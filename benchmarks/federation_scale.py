@@ -220,7 +220,7 @@ class Crowd:
     async def run(self, task: AdmittedTask) -> AsyncGenerator[Said | TaskResult, None]:
         yield TaskResult(success=True, output="", exit_code=0)
 
-    async def tell(self, what: Literal["node", "agent", "task"], data: Mapping[str, JsonValue]) -> None: ...
+    async def tell(self, what: Literal["node", "agent", "task", "message"], data: Mapping[str, JsonValue]) -> None: ...
 
 
 async def heartbeat_rows() -> list[Row]:

@@ -42,6 +42,7 @@ class HttpNode:
                 own=self.node.own,
                 settings=lambda: self.node.settings,
                 known=self.http.listed.known,
+                pinned=self.http.listed.pinned,
                 agents=lambda: self.node.agents,
                 names=self.node.ledger,
                 carrier=Carriers(NoBus(), self.http.caller),

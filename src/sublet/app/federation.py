@@ -104,9 +104,12 @@ async def make_federation(
     def known() -> list[KnownNode]:
         return [known_node(one) for one in peering.peers.list()] + http.listed.known()
 
-    def pinned(node_id: str) -> KnownNode | None:
+    def paired(node_id: str) -> KnownNode | None:
         peer = peering.peers.by_node_id(node_id)
         return known_node(peer) if peer is not None else None
+
+    def pinned(node_id: str) -> KnownNode | None:
+        return paired(node_id) or http.listed.pinned(node_id)
 
     def offered() -> dict[OwnAgent, bool]:
         running = supervising.dispatcher.running
@@ -136,7 +139,7 @@ async def make_federation(
             tell=tell,
         )
     )
-    rooms.nodes.begin(federation.receive, federation.look, RelayedNodes(identity.key, pinned))
+    rooms.nodes.begin(federation.receive, federation.look, RelayedNodes(identity.key, paired))
     http.begin(federation.own, federation.receive, federation.paired)
     peering.peers.listeners.append(federation.paired)
     finding = Finding(governance.gate, federation)

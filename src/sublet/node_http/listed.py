@@ -94,6 +94,10 @@ class ListedNodes:
         ]
         return [one for one in nodes if one.id not in paired]
 
+    def pinned(self, id_: str) -> KnownNode | None:
+        """Return one of them by its node id."""
+        return next((one for one in self.known() if one.id == id_), None)
+
     def learn(self, public_key: bytes) -> bool:
         """Take note of a key that somebody has shown; return False where no node is listed with it."""
         print_ = fingerprint(public_key)
