@@ -12,8 +12,8 @@ from mcp import Client, MCPError
 
 from sublet.daemon.api.delegation_views import ConditionView
 from sublet.daemon.config.paths import Home
+from sublet.mcp_server import begun as begun_calls
 from sublet.mcp_server import call as call_module
-from sublet.mcp_server import delegation_tools
 from sublet.protocol.lifecycle import DelegationState
 from support.fake_daemon_api import FakeDaemonApi
 from support.fake_rooms import FakeRooms
@@ -181,7 +181,7 @@ async def test_D51_a_call_cut_off_while_the_delegation_is_recorded_ends_it_too(
         return await create(*args, **options)
 
     monkeypatch.setattr(api, "create_delegation", slow)
-    monkeypatch.setattr(delegation_tools, "RECORD_SECONDS", 20)
+    monkeypatch.setattr(begun_calls, "RECORD_SECONDS", 20)
     async with served(api, home), raw_host(home) as host:
         await host.hello()
         await host.send(call(7, "delegate", **WORK))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from sublet.daemon.api.delegation_views import ChangeSet
 from sublet.daemon.api.federation import BroadcastView, FederatedAgentView
 from sublet.daemon.api.panels import MemberView, PanelView
 from sublet.daemon.config.paths import Home
+from sublet.mcp_server import begun as begun_calls
 from sublet.mcp_server.panel_tools import is_panel
 from sublet.mcp_server.present_directory import MAX_NODE_AGENTS
 from sublet.protocol.panels import MemberState
 from support.fake_daemon_api import AT, FakeDaemonApi
+from support.mcp_face import call, raw_host, served
 from support.tool_answers import WORK, connected, facts, same_facts, text_of
 
 pytestmark = pytest.mark.anyio
@@ -101,6 +104,7 @@ async def test_one_handle_begins_follows_compares_takes_and_stops_a_panel(api: F
         ("delegate", {**WORK, "check": "make"}, "check can't go without panel"),
         ("delegate", {**WORK, "panel": 2, "first_pass": True}, "first_pass can't go without check"),
         ("delegate", {**WORK, "panel": 1}, "panel"),
+        ("delegate", {**WORK, "panel": 2, "result_mode": "live"}, "result_mode can't go with panel"),
         ("delegate_review", {"delegation_id": PANEL, "member": 1}, "member can't go with action diff"),
         ("delegate_review", {"delegation_id": PANEL, "action": "apply"}, "one of its members"),
         ("delegate_review", {"delegation_id": PANEL, "action": "undo"}, "one of its members"),
@@ -116,6 +120,38 @@ async def test_what_has_no_effect_is_refused(
         result = await client.call_tool(tool, given)
     assert result.is_error
     assert said in text_of(result)
+
+
+async def test_of_a_panel_too_what_a_cancelled_call_began_ends_and_what_an_earlier_one_began_goes_on(
+    api: FakeDaemonApi, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(begun_calls, "RECORD_SECONDS", 20)
+    create = api.create_panel
+    begun, may_go_on = anyio.Event(), anyio.Event()
+
+    async def slow(*args: Any, **options: Any) -> Any:
+        begun.set()
+        await may_go_on.wait()
+        return await create(*args, **options)
+
+    monkeypatch.setattr(api, "create_panel", slow)
+    async with served(api, home), raw_host(home) as host:
+        await host.hello()
+        for number, (created_at, ends) in enumerate((("2020-01-01T00:00:00Z", []), ("9999-01-01T00:00:00Z", [PANEL]))):
+            begun, may_go_on = anyio.Event(), anyio.Event()
+            api.panels[PANEL] = a_panel(created_at=created_at)
+            await host.send(call(10 * number + 7, "delegate", **WORK, panel=2))
+            with anyio.fail_after(20):
+                await begun.wait()
+            withdrawn = {"requestId": 10 * number + 7}
+            await host.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": withdrawn})
+            await host.call(10 * number + 8, "directory")
+            may_go_on.set()
+            with anyio.fail_after(20):
+                while len(api.panel_requests) <= number or len(api.cancelled) < len(ends):
+                    await anyio.sleep(0.01)
+            await host.call(10 * number + 9, "directory")
+            assert api.cancelled == ends
 
 
 async def test_directory_shows_agents_of_other_nodes_and_finds_one_with_the_reason(

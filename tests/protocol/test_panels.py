@@ -105,6 +105,13 @@ def test_what_a_kill_has_left_goes_on_with_what_is_known() -> None:
     assert Panel(rules, [0], {0: (F, 4.0)}).over
 
 
+def test_time_in_which_no_daemon_was_there_is_not_counted_for_whom_had_ended() -> None:
+    panel = Panel(PanelRules(checks=True, max_agent_seconds=100), [0.0, 0.0], worked={0: 5.0})
+    assert panel.spent(50.0) == 55.0
+    assert panel.step(Ended(0, True), 50.0) == [Check(0)]
+    assert panel.seconds(0, 90.0) == 5.0
+
+
 def test_what_the_table_does_not_have_is_a_defect_of_the_caller() -> None:
     panel = Panel(PanelRules(checks=True), [0])
     with pytest.raises(IllegalTransition):

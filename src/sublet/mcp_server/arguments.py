@@ -167,6 +167,8 @@ class Delegate(OfPanel, LeaseOptions, Subjects):
                 )
             if self.panel is None:
                 refuse_idle(self, "can't go without panel", "check", "first_pass", "agent_seconds")
+            elif "result_mode" in given and self.result_mode != "staged":
+                raise ValueError("result_mode can't go with panel, whose results are staged")
             elif self.check is None:
                 refuse_idle(self, "can't go without check", "first_pass")
             return self

@@ -31,6 +31,7 @@ from sublet.mcp_server.arguments import (
     DelegateReview,
     DirectoryQuery,
 )
+from sublet.mcp_server.begun import Begun
 from sublet.mcp_server.call import Call
 from sublet.mcp_server.panel_tools import begin_panel, is_panel, panel_cancel, panel_review
 from sublet.mcp_server.present import MAX_WHY_CHARS, present
@@ -41,8 +42,6 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
 from sublet.protocol.times import rfc3339_of
 
-RECORD_SECONDS = 2.0
-"""How long a call that is cut off waits for a delegation that is being recorded."""
 CANCEL_SECONDS = 5.0
 """How long the end of such a delegation may take to be under way."""
 
@@ -75,7 +74,7 @@ async def _begin_and_follow(call: Call, given: Delegate) -> Delegation:
     A retry with the key of an earlier call began nothing, so the delegation outlives it.
     """
     began_at = rfc3339_of(time.time())
-    begun = _Begun()
+    begun = Begun[DelegationView](CREATE_DELEGATION)
     try:
         request, why = await _named(call, _asked(given))
         shown = await _followed(call, given, await begun.made_by(call, request))
@@ -86,47 +85,6 @@ async def _begin_and_follow(call: Call, given: Delegate) -> Delegation:
             with anyio.move_on_after(CANCEL_SECONDS, shield=True):
                 await call.operations.call(CANCEL_DELEGATION, OneDelegation(delegation_id=view.delegation_id))
         raise
-
-
-class _Begun:
-    """The delegation that a call begins, known even where the call is cut off while it is being recorded."""
-
-    def __init__(self) -> None:
-        self.view: DelegationView | None = None
-        self._failure: Exception | None = None
-        self._over = anyio.Event()
-
-    async def made_by(self, call: Call, request: CreateDelegation) -> DelegationView:
-        """Have the delegation recorded, and return it.
-
-        Raises:
-            SubletError: it was refused.
-        """
-        scope = anyio.CancelScope(shield=True)
-
-        async def record() -> None:
-            try:
-                with scope:
-                    self.view = await call.operations.call(CREATE_DELEGATION, request)
-            except Exception as failure:
-                self._failure = failure
-            finally:
-                self._over.set()
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(record)
-            try:
-                await self._over.wait()
-            except anyio.get_cancelled_exc_class():
-                # What is all but recorded becomes known, and a person who is asked meanwhile is not waited for.
-                with anyio.move_on_after(RECORD_SECONDS, shield=True):
-                    await self._over.wait()
-                scope.cancel()
-                raise
-        if self._failure is not None:
-            raise self._failure
-        assert self.view is not None, "it ends with one of the two"
-        return self.view
 
 
 async def _say(call: Call, given: Delegate) -> DelegationView:

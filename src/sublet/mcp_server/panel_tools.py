@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 import anyio
@@ -26,12 +27,14 @@ from sublet.daemon.api.panels import (
 )
 from sublet.mcp_server.answers import ChangeSetFacts, Delegation, FromPeer, PanelMember, Reviewed, ReviewedText
 from sublet.mcp_server.arguments import Delegate, DelegateOutput, DelegateReview
+from sublet.mcp_server.begun import Begun
 from sublet.mcp_server.call import Call
 from sublet.mcp_server.present import Budget, change_set_facts
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.panels import MemberState
 from sublet.protocol.text import clean, clean_line, clean_name
+from sublet.protocol.times import rfc3339_of
 
 PREFIX: Final = "pnl_"
 CANCEL_SECONDS: Final = 12.0
@@ -48,7 +51,11 @@ def is_panel(handle: str) -> bool:
 
 
 async def begin_panel(call: Call, given: Delegate) -> Delegation:
-    """Begin a panel, and wait for its end where that is asked for; a call that the host cancels ends it."""
+    """Begin a panel, and wait for its end where that is asked for; a call that the host cancels ends it.
+
+    A retry with the key of an earlier call began nothing, so the panel outlives it.
+    """
+    began_at = rfc3339_of(time.time())
     fields = {name: value for name, value in given.model_dump().items() if name in CreatePanel.model_fields}
     stop = "first_pass" if given.first_pass else "all"
     request = CreatePanel.model_validate(
@@ -61,13 +68,15 @@ async def begin_panel(call: Call, given: Delegate) -> Delegation:
             "result_mode": "staged",
         }
     )
-    view = await call.operations.call(CREATE_PANEL, request)
+    begun = Begun[PanelView](CREATE_PANEL)
     try:
+        view = await begun.made_by(call, request)
         return _present(await _followed(call, view, 0 if given.background else MAX_WAIT_SECONDS))
     except anyio.get_cancelled_exc_class():
-        if call.withdrawn():
+        made = begun.view
+        if made is not None and made.created_at >= began_at and call.withdrawn():
             with anyio.move_on_after(CANCEL_SECONDS, shield=True):
-                await call.operations.call(CANCEL_PANEL, OnePanel(panel_id=view.panel_id))
+                await call.operations.call(CANCEL_PANEL, OnePanel(panel_id=made.panel_id))
         raise
 
 

@@ -141,16 +141,21 @@ class Panel:
         rules: how it ends.
         began: when each member began to work, in seconds of any clock that goes on.
         known: members whose end is known from before, with the seconds that each worked.
+        worked: the seconds of members whose work ended before, and of whom it is not known yet how.
     """
 
     def __init__(
-        self, rules: PanelRules, began: Sequence[float], known: Mapping[int, tuple[MemberState, float]] | None = None
+        self,
+        rules: PanelRules,
+        began: Sequence[float],
+        known: Mapping[int, tuple[MemberState, float]] | None = None,
+        worked: Mapping[int, float] | None = None,
     ) -> None:
         self._rules = rules
         self._began = list(began)
         known = known or {}
         self.states = [known[one][0] if one in known else MemberState.WORKING for one in range(len(began))]
-        self._worked: dict[int, float] = {one: seconds for one, (_, seconds) in known.items()}
+        self._worked: dict[int, float] = {one: seconds for one, (_, seconds) in known.items()} | dict(worked or {})
         self._passed_before = rules.stop == "first_pass" and MemberState.PASSED in self.states
         self._stopping = self._passed_before
 

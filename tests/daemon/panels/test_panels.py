@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,9 @@ import pytest
 
 from sublet.daemon.api.delegation_views import ChangeSet, ResultView
 from sublet.daemon.api.federation import FoundAgent
-from sublet.daemon.api.panels import ApplyMember, CreatePanel, OnePanel, PanelView
+from sublet.daemon.api.panels import ApplyMember, CreatePanel, OnePanel, PanelView, WaitForPanel
+from sublet.daemon.api.results import Applied, ApplyResult
+from sublet.daemon.panels import runs
 from sublet.daemon.panels.checks import MAX_CHECK_OUTPUT_CHARS, CheckEnd, Checks
 from sublet.daemon.panels.runs import PanelRuns
 from sublet.daemon.panels.service import PanelParts, PanelService
@@ -45,6 +48,10 @@ class Daemon:
         self.codes: dict[str, int | None] = {}
         self.checking: dict[str, anyio.Event] = {}
         self.refuses: dict[int, SubletError] = {}
+        self.holds: dict[int, anyio.Event] = {}
+        self.applying = anyio.Event()
+        self.applies = anyio.Event()
+        self.applied: list[str] = []
         self.asked: list[Any] = []
         self.runs = self.make()
         self.service = PanelService(
@@ -82,11 +89,30 @@ class Daemon:
         record = DelegationRecord.model_validate(first | {"caller": "human:", "generation": 1, "expires_at": None})
         await self.journal.save_delegation(record)
         self.ended[record.id] = anyio.Event()
+        if panel.index in self.holds:  # it goes on whether or not its caller waits for the answer
+            await self.holds[panel.index].wait()
         return record.view(0)
 
+    async def ask_to_write(self, caller: Subject, delegation_id: str) -> None:
+        return
+
+    async def workspaces(self, delegation_id: str) -> list[str]:
+        return []
+
+    async def apply(self, request: ApplyResult, who: str) -> Applied:
+        self.applying.set()
+        await self.applies.wait()
+        self.applied.append(request.delegation_id)
+        counts = ChangeSet(status="applied")
+        record = await self.journal.require_delegation(request.delegation_id)
+        await self.journal.save_delegation(record.model_copy(update={"change_set": counts}))
+        return Applied(delegation_id=request.delegation_id, change_set=counts)
+
     async def cancel(self, delegation_id: str, why: str) -> None:
+        if delegation_id not in self.ended:
+            raise SubletError(LocalCode.NOT_FOUND, "there is no such delegation")
         self.cancelled[delegation_id] = why
-        self.ended.setdefault(delegation_id, anyio.Event()).set()
+        self.ended[delegation_id].set()
 
     async def view(self, delegation_id: str) -> Any:
         view = (await self.journal.require_delegation(delegation_id)).view(0)
@@ -228,6 +254,125 @@ async def test_a_panel_begins_whole_or_not_at_all_and_once_for_one_key(daemon: D
         await daemon.service.cancel(OnePanel(panel_id=panel.panel_id), HUMAN)
 
 
+async def test_the_same_request_twice_at_once_makes_one_panel(daemon: Daemon) -> None:
+    begin = daemon.begin
+
+    async def once(request: Any, caller: Subject, panel: PanelPart) -> Any:
+        """Begin a member as the delegator does, which knows keys: whoever has used one is told what was made."""
+        if request.idempotency_key is not None and daemon.ended:
+            return (await daemon.journal.require_delegation(next(iter(daemon.ended)))).view(0)
+        return await begin(request, caller, panel)
+
+    looked, known = 0, daemon.service._known
+
+    async def at_once(request: CreatePanel, caller: Subject) -> PanelView | None:
+        """Know of nothing when both look first."""
+        nonlocal looked
+        looked += 1
+        return None if looked <= 2 else await known(request, caller)
+
+    daemon.begin = once  # type: ignore[method-assign]
+    daemon.service._known = at_once  # type: ignore[method-assign]
+    daemon.holds[0] = anyio.Event()
+    made: list[PanelView] = []
+
+    async def create() -> None:
+        made.append(await daemon.create(idempotency_key="k"))
+
+    async with daemon.running():
+        async with anyio.create_task_group() as group:
+            group.start_soon(create)
+            await until(lambda: daemon.ended)
+            group.start_soon(create)
+            await until(lambda: daemon.removed)
+            daemon.holds[0].set()
+        assert len({one.panel_id for one in made}) == 1
+        assert await daemon.held() == [made[0].panel_id]
+        assert daemon.cancelled == {}, "the members of the first are left alone"
+        assert len(daemon.ended) == 3
+        await daemon.service.cancel(OnePanel(panel_id=made[0].panel_id), HUMAN)
+
+
+async def test_whoever_goes_away_while_a_panel_begins_leaves_no_member_at_work(daemon: Daemon) -> None:
+    daemon.holds[1] = anyio.Event()
+    async with daemon.running():
+        async with anyio.create_task_group() as group:
+            group.start_soon(daemon.create)
+            await until(lambda: len(daemon.ended) == 2)
+            group.cancel_scope.cancel()
+        assert daemon.cancelled.keys() == daemon.ended.keys()
+        assert await daemon.held() == []
+
+
+async def test_a_panel_that_is_only_begun_is_running_and_a_cancel_of_it_is_not_lost(daemon: Daemon) -> None:
+    daemon.holds[2] = anyio.Event()
+    async with daemon.running(), anyio.create_task_group() as group:
+        group.start_soon(daemon.create)
+        await until(lambda: len(daemon.ended) == 3)
+        (panel_id,) = await daemon.held()
+        assert (await daemon.service.get(OnePanel(panel_id=panel_id), HUMAN)).state == "running"
+        with pytest.raises(SubletError, match="not over"):
+            await daemon.service.apply(ApplyMember(panel_id=panel_id, member=1), HUMAN)
+        await daemon.service.cancel(OnePanel(panel_id=panel_id), HUMAN)
+        daemon.holds[2].set()
+        await until(lambda: len(daemon.cancelled) == 3)
+        assert {*daemon.cancelled.values()} == {"cancelled by human"}
+
+
+async def test_no_more_panels_begin_at_once_than_may(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "MAX_PANELS", 1)
+    daemon.holds[0] = anyio.Event()
+    async with daemon.running(), anyio.create_task_group() as group:
+        group.start_soon(daemon.create)
+        await until(lambda: daemon.ended)
+        with pytest.raises(SubletError, match="at most 1"):
+            await daemon.create()
+        group.cancel_scope.cancel()
+
+
+async def test_who_waits_for_the_end_is_told_it_is_over_once_it_is(daemon: Daemon) -> None:
+    may_remove = anyio.Event()
+
+    async def slowly(panel_id: str, members: object) -> None:
+        await may_remove.wait()
+
+    async with daemon.running():
+        panel = await daemon.create()
+        daemon.runs.let_go = slowly  # type: ignore[method-assign]
+        for one in panel.members:
+            daemon.ended[one.delegation_id].set()
+        await until(lambda: daemon.runs._runs[panel.panel_id].over.is_set())
+        asked = WaitForPanel(panel_id=panel.panel_id, timeout=20)
+        views: list[PanelView] = []
+
+        async def wait() -> None:
+            views.append(await daemon.service.wait(asked, HUMAN))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await anyio.sleep(0.02)
+            may_remove.set()
+        assert [one.state for one in views] == ["over"]
+
+
+async def test_one_result_of_a_panel_is_applied(daemon: Daemon) -> None:
+    async with daemon.running():
+        panel = await daemon.create()
+        for one in panel.members:
+            daemon.ended[one.delegation_id].set()
+        await daemon.over(panel)
+        second = ApplyMember(panel_id=panel.panel_id, member=2)
+        async with anyio.create_task_group() as group:
+            group.start_soon(daemon.service.apply, ApplyMember(panel_id=panel.panel_id, member=1), HUMAN)
+            await daemon.applying.wait()
+            with pytest.raises(SubletError, match="being applied"):
+                await daemon.service.apply(second, HUMAN)
+            daemon.applies.set()
+        with pytest.raises(SubletError, match="member 1 is applied already"):
+            await daemon.service.apply(second, HUMAN)
+        assert daemon.applied == [panel.members[0].delegation_id]
+
+
 async def test_what_a_kill_leaves_is_gone_on_with(daemon: Daemon) -> None:
     async with daemon.running():
         panel = await daemon.create(check="make", stop="first_pass")
@@ -245,14 +390,9 @@ async def test_what_a_kill_leaves_is_gone_on_with(daemon: Daemon) -> None:
     assert await daemon.held() == [panel.panel_id]
     daemon.checking.clear()
     daemon.codes[second] = 0
-    daemon.service._parts = PanelParts(
-        **{
-            name: getattr(daemon.service._parts, name)
-            for name in ("gate", "journal", "admission", "delegator", "results", "find")
-        },
-        runs=daemon.make(),
-    )
-    daemon.runs = daemon.service._parts.runs
+    parts = daemon.service._parts
+    daemon.runs = daemon.make()
+    daemon.service = PanelService(replace(parts, runs=daemon.runs))
     async with daemon.running():
         found = await daemon.over(panel)
     assert [one.state for one in found.members] == [MemberState.FAILED, MemberState.PASSED, MemberState.NONE]

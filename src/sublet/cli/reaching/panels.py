@@ -114,6 +114,7 @@ async def review_panel(control: Control, screen: Screen, panel_id: str, *, stat:
         screen.emit(found.model_dump(mode="json"))
         return
     from sublet.cli.rendering.panels import check_outputs, file_table, panel_table
+    from sublet.cli.rendering.words import whole_line
 
     screen.show(panel_table(found.panel))
     if found.files:
@@ -121,7 +122,7 @@ async def review_panel(control: Control, screen: Screen, panel_id: str, *, stat:
     if found.truncated:
         screen.note("There are more files: sublet review of one member lists its own.")
     for line in found.unread:
-        screen.note(f"can't be compared: member {line}")
+        screen.note(f"can't be compared: member {whole_line(line)}")
     if not stat:
         for part in check_outputs(found.panel, screen.symbols):
             screen.show(part)

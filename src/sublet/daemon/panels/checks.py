@@ -59,7 +59,7 @@ class Checks:
         Raises:
             SubletError: ``UNAVAILABLE``: what a check runs was written by others.
         """
-        if "cwd_only" not in self._sandbox.enforced:
+        if not {"cwd_only", "allow_network"} <= self._sandbox.enforced:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
                 "a check runs what the members wrote, and this daemon runs without a sandbox",

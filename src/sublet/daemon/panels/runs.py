@@ -68,6 +68,8 @@ class _Run:
         self.checks: dict[int, anyio.CancelScope] = {}
         self.ended = 0
         self.over = anyio.Event()
+        self.gone = anyio.Event()
+        """What it held is removed, and it is driven no more."""
         self.changed = anyio.Event()
 
     def tell(self) -> None:
@@ -96,6 +98,8 @@ class PanelRuns:
         self._staging = staging
         self.checks = checks
         self._runs: dict[str, _Run] = {}
+        self._beginning: dict[str, str | None] = {}
+        """Panels whose members are being recorded, and why one is wanted no more by then."""
         self._tasks = OwnTasks()
         self._taken_over = anyio.Event()
 
@@ -113,7 +117,7 @@ class PanelRuns:
         Raises:
             SubletError: ``UNAVAILABLE``.
         """
-        if not self._tasks.open or len(self._runs) >= MAX_PANELS:
+        if not self._tasks.open or len(self._runs) + len(self._beginning) >= MAX_PANELS:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
                 f"no further panel can be started now: at most {MAX_PANELS} are under way at once",
@@ -121,11 +125,17 @@ class PanelRuns:
             )
 
     async def hold(self, panel_id: str) -> None:
-        """Journal that a panel is about to begin, before its first member is."""
-        await self._journal.resources.acquire(panel_id, PANEL, {})
+        """Journal that a panel is about to begin, before its first member is; ``begin`` or ``let_go`` has to follow."""
+        self._beginning[panel_id] = None
+        try:
+            await self._journal.resources.acquire(panel_id, PANEL, {})
+        except BaseException:
+            del self._beginning[panel_id]
+            raise
 
     async def let_go(self, panel_id: str, members: Sequence[str]) -> None:
         """Remove what a panel held, and journal that."""
+        self._beginning.pop(panel_id, None)
         for key in (panel_id, *members):
             try:
                 await in_background(self._staging.discard, key)
@@ -135,33 +145,44 @@ class PanelRuns:
 
     def begin(self, records: Sequence[DelegationRecord | None], plan: PanelPart) -> None:
         """Drive a panel, whose members are all recorded, or were by an earlier process."""
-        now, known = time.time(), dict[int, tuple[MemberState, float]]()
+        now, known, worked = time.time(), dict[int, tuple[MemberState, float]](), dict[int, float]()
         began = [unix_seconds(one.created_at) if one is not None else now for one in records]
         for number, one in enumerate(records):
             if one is None or one.panel is None:
                 known[number] = (MemberState.NONE, 0.0)
             elif (outcome := one.panel.outcome) is not None:
                 known[number] = (MemberState(outcome.state), outcome.seconds)
+            elif one.settled:  # the time for which no daemon was here is not its
+                worked[number] = max(0.0, unix_seconds(one.updated_at) - began[number])
         rules = PanelRules(plan.check is not None, plan.stop, plan.max_agent_seconds)
-        run = self._runs[plan.id] = _Run(plan, Panel(rules, began, known))
+        run = self._runs[plan.id] = _Run(plan, Panel(rules, began, known, worked))
+        unwanted = self._beginning.pop(plan.id, None)
         if not self._tasks.start("a panel", self._drive, run, frozenset(known)):
             del self._runs[plan.id]
+        elif unwanted is not None:
+            self.stop(plan.id, unwanted)
 
     def core_of(self, panel_id: str) -> Panel | None:
         """Return a panel that is not over, or None."""
         run = self._runs.get(panel_id)
         return run.core if run is not None else None
 
+    def is_over(self, panel_id: str) -> bool:
+        """Tell whether a panel is neither driven nor begun just now."""
+        return panel_id not in self._runs and panel_id not in self._beginning
+
     async def wait(self, panel_id: str, timeout: float) -> None:
         """Wait until a panel is over and cleaned up, or so many seconds."""
         if (run := self._runs.get(panel_id)) is not None:
             with anyio.move_on_after(min(timeout, MAX_WAIT_SECONDS)):
-                await run.over.wait()
+                await run.gone.wait()
 
     def stop(self, panel_id: str, why: str) -> None:
         """End a panel: who works is stopped, and what is checked."""
         if (run := self._runs.get(panel_id)) is not None:
             self._do(run, run.core.step(Stopped(why), time.time()))
+        elif panel_id in self._beginning:
+            self._beginning[panel_id] = self._beginning[panel_id] or why
 
     # One panel
 
@@ -193,8 +214,14 @@ class PanelRuns:
                 group.cancel_scope.cancel()
             await self.let_go(plan.id, [one.delegation_id for one in plan.members])
             await self._tell(plan, "over", [str(state) for state in run.core.states])
-        finally:
-            self._runs.pop(plan.id, None)
+        except Exception:
+            self._close(run)
+            raise
+        self._close(run)  # and not where the daemon stops: then it is not over
+
+    def _close(self, run: _Run) -> None:
+        self._runs.pop(run.plan.id, None)
+        run.gone.set()
 
     def _end_of(self, run: _Run) -> None:
         run.ended += 1

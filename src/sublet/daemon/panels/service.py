@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import anyio
 
-from sublet.daemon.api.delegation_views import DelegationView
 from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.api.federation import FoundAgent
 from sublet.daemon.api.panels import (
@@ -22,7 +21,6 @@ from sublet.daemon.api.panels import (
     WAIT_FOR_PANEL,
     ApplyMember,
     CreatePanel,
-    MemberView,
     OnePanel,
     PanelApplied,
     PanelChange,
@@ -32,28 +30,24 @@ from sublet.daemon.api.panels import (
     PanelView,
     WaitForPanel,
 )
-from sublet.daemon.api.results import ApplyResult, Review
+from sublet.daemon.api.results import ApplyResult
 from sublet.daemon.control.delegation_admission import Admitted, DelegationAdmission
 from sublet.daemon.governing.gatekeeper import Gatekeeper, who
 from sublet.daemon.lending.delegator import Delegator
 from sublet.daemon.operations.table import serves
 from sublet.daemon.panels.runs import PanelRuns
+from sublet.daemon.panels.views import PanelViews, compare
 from sublet.daemon.results.staged_results import StagedResults
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.panel_parts import PanelPart, PlannedMember
-from sublet.daemon.storage.records import DelegationRecord
 from sublet.policy.decision import Action, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import PANEL_ID, first_member_id, new_delegation_id, new_panel_id
-from sublet.protocol.panels import MemberState
 from sublet.protocol.text import clean_line
-from sublet.protocol.times import unix_seconds
 
-MAX_COMPARED_FILES: Final = 500
-"""Files that a review of a panel lists; the review of one member lists more."""
-MAX_SUMMARY_CHARS: Final = 2_000
 CANCEL_SECONDS: Final = 10.0
 """How long a cancel waits until all members have stopped."""
+_TAKEN: Final = ("applied", "partly_applied")
 _OWN: Final = frozenset(
     {"to", "members", "check", "check_seconds", "stop", "max_agent_seconds", "idempotency_key", "resources"}
 )
@@ -88,6 +82,9 @@ class PanelService:
     def __init__(self, parts: PanelParts) -> None:
         self._parts = parts
         self._gate = parts.gate
+        self._views = PanelViews(parts.journal, parts.delegator, parts.runs)
+        self._taking: set[str] = set()
+        """Panels of which a result is being applied."""
 
     @serves(CREATE_PANEL)
     async def create(self, request: CreatePanel, caller: Subject) -> PanelView:
@@ -137,7 +134,7 @@ class PanelService:
                 f"the idempotency key was used for another request, {first.id}",
                 "Use a new key for a new request.",
             )
-        return await self._view(plan)
+        return await self._views.of(plan)
 
     async def _begin(
         self,
@@ -172,46 +169,56 @@ class PanelService:
             max_agent_seconds=request.max_agent_seconds,
         )
         await runs.hold(panel_id)
-        begun: list[DelegationView] = []
+        begun: list[str] = []
         try:
             for number, one in enumerate(admitted):
-                part = plan.model_copy(update={"index": number})
-                begun.append(await self._parts.admission.begin(one, caller, part))
+                # It is recorded and goes on even where its caller is gone before it is told so.
+                begun.append(ids[number])
+                view = await self._parts.admission.begin(one, caller, plan.model_copy(update={"index": number}))
+                if view.delegation_id != ids[number]:  # the same request twice at once: the other one was first
+                    begun.pop()
+                    break
+            records = [await self._parts.journal.load_delegation(one) for one in begun]
         except BaseException:
             # What began is ended by whoever drives it, with what it held.
-            await self._end_unfinished(plan, [one.delegation_id for one in begun])
+            await self._end_unfinished(plan, begun)
             raise
-        records = [await self._parts.journal.load_delegation(one) for one in ids]
+        if len(begun) < len(ids):
+            await self._end_unfinished(plan, begun)
+            known = await self._known(request, caller)
+            assert known is not None, "it was found by the same key"
+            return known
         runs.begin(records, plan)
-        return await self._view(plan)
+        return await self._views.of(plan)
 
     async def _end_unfinished(self, plan: PanelPart, begun: Sequence[str]) -> None:
         with anyio.CancelScope(shield=True):
             for delegation_id in begun:
-                await self._parts.delegator.cancel(delegation_id, "a member of its panel could not be begun")
+                with suppress(SubletError):  # the last one may not have come to be
+                    await self._parts.delegator.cancel(delegation_id, "a member of its panel could not be begun")
             await self._parts.runs.let_go(plan.id, begun)
 
     @serves(GET_PANEL)
     async def get(self, request: OnePanel, caller: Subject) -> PanelView:
-        return await self._view(await self._plan(request.panel_id, caller, Action.DELEGATION_READ))
+        return await self._views.of(await self._plan(request.panel_id, caller, Action.DELEGATION_READ))
 
     @serves(WAIT_FOR_PANEL)
     async def wait(self, request: WaitForPanel, caller: Subject) -> PanelView:
         plan = await self._plan(request.panel_id, caller, Action.DELEGATION_READ)
         await self._parts.runs.wait(plan.id, request.timeout)
-        return await self._view(plan)
+        return await self._views.of(plan)
 
     @serves(CANCEL_PANEL)
     async def cancel(self, request: OnePanel, caller: Subject) -> PanelView:
         plan = await self._plan(request.panel_id, caller, Action.DELEGATION_CANCEL)
         self._parts.runs.stop(plan.id, f"cancelled by {who(caller)}")
         await self._parts.runs.wait(plan.id, CANCEL_SECONDS)
-        return await self._view(plan)
+        return await self._views.of(plan)
 
     @serves(REVIEW_PANEL)
     async def review(self, request: OnePanel, caller: Subject) -> PanelReview:
         plan = await self._plan(request.panel_id, caller, Action.DELEGATION_REVIEW)
-        view = await self._view(plan)
+        view = await self._views.of(plan)
         files: dict[str, list[PanelChange]] = {}
         unread: list[str] = []
         truncated = False
@@ -223,7 +230,7 @@ class PanelService:
             except SubletError as error:
                 unread.append(f"{member.member}: {error.message}")
                 continue
-            truncated = _compare(files, member.member, review) or truncated
+            truncated = compare(files, member.member, review) or truncated
         return PanelReview(
             panel=view,
             files=[PanelFile(path=path, changes=files[path]) for path in sorted(files)],
@@ -256,12 +263,46 @@ class PanelService:
             partial=request.partial,
             allow_mass_deletion=request.allow_mass_deletion,
         )
-        applied = await self._parts.results.apply(asked, who(caller))
-        if applied.change_set.status not in ("applied", "partly_applied"):
-            return PanelApplied(panel_id=plan.id, member=request.member, applied=applied)
-        others = [one.delegation_id for one in plan.members if one is not chosen]
-        discarded, kept = await self._discard(others, caller)
+        with self._alone(plan):
+            await self._require_none_taken(plan, chosen)
+            applied = await self._parts.results.apply(asked, who(caller))
+            if applied.change_set.status not in _TAKEN:
+                return PanelApplied(panel_id=plan.id, member=request.member, applied=applied)
+            others = [one.delegation_id for one in plan.members if one is not chosen]
+            discarded, kept = await self._discard(others, caller)
         return PanelApplied(panel_id=plan.id, member=request.member, applied=applied, discarded=discarded, kept=kept)
+
+    @contextmanager
+    def _alone(self, plan: PanelPart) -> Iterator[None]:
+        """Let one result of a panel be applied at a time.
+
+        Raises:
+            SubletError: ``CONFLICT``.
+        """
+        if plan.id in self._taking:
+            raise SubletError(
+                LocalCode.CONFLICT, "a result of the panel is being applied now", f"See: sublet review {plan.id}"
+            )
+        self._taking.add(plan.id)
+        try:
+            yield
+        finally:
+            self._taking.discard(plan.id)
+
+    async def _require_none_taken(self, plan: PanelPart, chosen: PlannedMember) -> None:
+        """Return if no result but that of ``chosen`` is in the directory: one of a panel is taken.
+
+        Raises:
+            SubletError: ``CONFLICT``.
+        """
+        for number, one in enumerate(plan.members, 1):
+            record = await self._parts.journal.load_delegation(one.delegation_id) if one is not chosen else None
+            if record is not None and record.change_set is not None and record.change_set.status in _TAKEN:
+                raise SubletError(
+                    LocalCode.CONFLICT,
+                    f"the result of member {number} is applied already, and one of a panel is",
+                    f"Take it back first: sublet undo {one.delegation_id}",
+                )
 
     @serves(DISCARD_PANEL)
     async def discard(self, request: OnePanel, caller: Subject) -> PanelDiscarded:
@@ -285,7 +326,7 @@ class PanelService:
         return discarded, kept
 
     def _require_over(self, plan: PanelPart) -> None:
-        if self._parts.runs.core_of(plan.id) is not None:
+        if not self._parts.runs.is_over(plan.id):
             raise SubletError(
                 LocalCode.CONFLICT,
                 "the panel is not over: others work on, or are checked",
@@ -311,82 +352,3 @@ class PanelService:
         for one in first.panel.members:
             await self._gate.ask(caller, action, one.delegation_id)
         return first.panel
-
-    async def _view(self, plan: PanelPart) -> PanelView:
-        core, now = self._parts.runs.core_of(plan.id), time.time()
-        records = [await self._parts.journal.load_delegation(one.delegation_id) for one in plan.members]
-        members = [await self._member(number, planned, records[number]) for number, planned in enumerate(plan.members)]
-        if core is not None:
-            members = [
-                one.model_copy(update={"state": core.states[number], "seconds": round(core.seconds(number, now), 3)})
-                for number, one in enumerate(members)
-            ]
-        first = records[0]
-        return PanelView(
-            panel_id=plan.id,
-            state="running" if core is not None else "over",
-            workspace_dir=first.workspace if first is not None else "",
-            description=first.description if first is not None else "",
-            to=plan.to,
-            check=plan.check,
-            check_seconds=plan.check_seconds,
-            stop=plan.stop,
-            max_agent_seconds=plan.max_agent_seconds,
-            agent_seconds=round(sum(one.seconds for one in members), 3),
-            created_at=first.created_at if first is not None else "",
-            members=members,
-        )
-
-    async def _member(self, number: int, planned: PlannedMember, record: DelegationRecord | None) -> MemberView:
-        known: dict[str, Any] = {
-            "member": number + 1,
-            "delegation_id": planned.delegation_id,
-            "address": planned.address,
-            "peer": planned.peer,
-            "agent": planned.agent,
-            "why": planned.why,
-        }
-        if record is None or record.panel is None:
-            return MemberView(**known, state=MemberState.NONE)
-        view = await self._parts.delegator.view(record.id)
-        outcome = record.panel.outcome
-        if outcome is not None:
-            known |= {
-                "state": MemberState(outcome.state),
-                "seconds": outcome.seconds,
-                "exit_code": outcome.exit_code,
-                "check_reason": outcome.reason,
-                "check_output": outcome.output,
-            }
-        else:
-            worked = (unix_seconds(record.updated_at) if record.settled else time.time()) - unix_seconds(
-                record.created_at
-            )
-            known |= {"state": MemberState.WORKING, "seconds": max(0.0, round(worked, 3))}
-        result = view.result
-        return MemberView(
-            **known,
-            delegation_state=view.state,
-            summary=result.final_summary[:MAX_SUMMARY_CHARS] if result is not None else "",
-            change_set=result.change_set if result is not None else None,
-            error=view.error,
-        )
-
-
-def _compare(files: dict[str, list[PanelChange]], member: int, review: Review) -> bool:
-    """Add what a member did to ``files``; return whether some did not fit."""
-    cut = review.truncated
-    for one in review.files:
-        if one.path not in files and len(files) >= MAX_COMPARED_FILES:
-            cut = True
-            continue
-        files.setdefault(one.path, []).append(
-            PanelChange(
-                member=member,
-                change=one.change,
-                lines_added=one.lines_added,
-                lines_deleted=one.lines_deleted,
-                conflict=one.outcome == "conflict",
-            )
-        )
-    return cut
