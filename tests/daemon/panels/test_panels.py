@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
@@ -436,5 +437,8 @@ async def test_without_a_sandbox_nothing_is_checked(tmp_path: Path) -> None:
     checks = Checks(cast("Any", Unsandboxed()), tmp_path)
     with pytest.raises(SubletError, match="without a sandbox"):
         checks.require()
+    half = SimpleNamespace(enforced=frozenset({"cwd_only"}))
+    with pytest.raises(SubletError, match="sandbox"):
+        Checks(cast("Any", half), tmp_path).require()
     end = await checks.run("touch /tmp/never", 5, made)
     assert (end.exit_code, "sandbox" in end.reason) == (None, True)
