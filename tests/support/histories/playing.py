@@ -62,6 +62,8 @@ class _Player:
         """What each step has said."""
         self._lives: dict[int, int] = {}
         """How often each daemon's home has gone back."""
+        self._damaged: dict[int, int] = {}
+        """Daemons that are down and were damaged, each with its life until then: what it still has is seen later."""
         self._asking: set[int] = set()
         """Daemons whose person answers invitations by a step of their own."""
         self._declined: set[tuple[RoomId, EntityId]] = set()
@@ -101,7 +103,7 @@ class _Player:
             "let in": self._let_in,
             "put out": self._put_out,
             "kill": lambda step: stage.kill(step.who),
-            "start": lambda step: stage.start(step.who),
+            "start": self._start,
             "cut": lambda step: stage.cut(step.args["groups"]),
             "heal": lambda step: stage.heal(),
             "save": lambda step: stage.save(step.who),
@@ -369,12 +371,21 @@ class _Player:
 
     async def _damage(self, step: Step) -> None:
         await self._stage.damage(step.who, step.args["how"], step.args["seed"])
+        self._damaged.setdefault(step.who, self._lives.get(step.who, 0))
         await self._gone_back(step.who)
+
+    async def _start(self, step: Step) -> None:
+        await self._stage.start(step.who)
+        if step.who in self._damaged:
+            await self._reconsider(step.who, self._damaged.pop(step.who))
 
     async def _gone_back(self, who: int) -> None:
         """Release what nobody else shows of what a home held alone, its own and what others had lost before."""
         life = self._lives.get(who, 0)
         self._lives[who] = life + 1
+        await self._reconsider(who, life)
+
+    async def _reconsider(self, who: int, life: int) -> None:
         later = {writer: writer for writer in self._promises.writers() if writer.endswith(BEFORE)}
         await self._promises.reconsider(later | {f"d{who}~{life}": f"d{who}~{life}{BEFORE}"}, self._views(who))
         for room in self._rooms.values():
