@@ -46,7 +46,7 @@ types: setup ## check types
 	@.venv/bin/mypy --no-error-summary
 
 bench: setup ## measure what docs/benchmarks.md claims
-	@for file in delegation sftp transports relay policy messaging; do $(PY) "benchmarks/$$file.py" || exit 1; done
+	@for file in delegation sftp transports relay policy messaging offices; do $(PY) "benchmarks/$$file.py" || exit 1; done
 
 soak: setup ## break links, kill at every journal write, run many leases and rooms: what docs/reliability.md claims; takes hours
 	@$(PY) benchmarks/links.py --markdown

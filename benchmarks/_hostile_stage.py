@@ -21,7 +21,7 @@ import anyio.to_thread
 import asyncssh
 import psutil
 
-from attacks.flood import Flood, Target
+from attacks.flood import NO_OFFICE, Flood, OfficePlace, Target
 from attacks.run_flood import write_target
 from sublet.daemon.ports.given_to_a2a import KnownPeer
 from sublet.protocol.messages import Done, Progress, Start
@@ -102,6 +102,7 @@ class Stage:
         scratch: for files of the benchmark.
         token: of a plain client of the lender's A2A server.
         content: the document of a text that the attacker may write into.
+        office: an office of the lender of which the attacker has tokens.
     """
 
     lender: Daemon
@@ -111,6 +112,7 @@ class Stage:
     scratch: Path
     token: str = ""
     content: str = ""
+    office: OfficePlace = NO_OFFICE
     leases: int = field(default=0)
 
     async def lend(self, transport: str = "sshfs") -> tuple[str, Start]:
@@ -145,6 +147,7 @@ class Stage:
             agent_socket=self.lender.home / "run" / "mcp.sock",
             token=self.token,
             content=self.content,
+            office=self.office,
         )
 
 
@@ -171,7 +174,13 @@ def commit(lent: Path) -> None:
 
 def resident(daemon: Daemon) -> int:
     """Return the bytes of memory that the daemon's process holds."""
-    for line in Path(f"/proc/{daemon.pid}/status").read_text().splitlines():
+    assert daemon.pid is not None
+    return memory_of(daemon.pid)
+
+
+def memory_of(pid: int) -> int:
+    """Return the bytes of memory that a process holds."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
     return 0
@@ -186,12 +195,23 @@ async def staged(base: Path) -> AsyncIterator[Stage]:
         pair(lender, mallory, "mallory")
         content = await anyio.to_thread.run_sync(shared_text, lender, mallory)
         token = str(lender.json("token", "create", "mallory")["token"])
+        office = await anyio.to_thread.run_sync(an_office, lender)
         prefer(psutil.Process(bob.pid))
         honest, mount = await anyio.to_thread.run_sync(work_honestly, lender, bob, base / "work")
         async with in_place_of(mallory, lender, base, Answering(mallory.home / "answers")) as worker:
             worker.deed = last
-            yield Stage(lender, mount, mallory, worker, base, token, content)
+            yield Stage(lender, mount, mallory, worker, base, token, content, office)
             await anyio.to_thread.run_sync(lambda: lender.run("cancel", honest, check=None))
+
+
+def an_office(lender: Daemon) -> OfficePlace:
+    """Open an office with tokens for the attacker."""
+    office_id = lender.json("office", "create", "desk")["office_id"]
+    made = {
+        role: lender.json("office", "token", "desk", "--role", role, "--name", name)
+        for role, name in (("agent", "mallory"), ("computer", "machine"))
+    }
+    return OfficePlace(made["agent"]["url"], office_id, made["agent"]["token"], made["computer"]["token"])
 
 
 def shared_text(lender: Daemon, mallory: Daemon) -> str:

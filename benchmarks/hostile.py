@@ -1,14 +1,16 @@
 """What a peer or a stranger can bring about: the cost of every decoder, and floods against a lender that works.
 
-    python benchmarks/hostile.py [--costs] [--floods] [--only TEXT] [--seconds S] [--json] [--markdown]
+    python benchmarks/hostile.py [--costs] [--floods] [--only TEXT]... [--seconds S] [--quick] [--json] [--markdown]
 
 Costs: each probe of ``tests/attacks/probes`` at n and 2n bytes, by the processor time of its thread, the quicker of
 several runs. Floods: each of ``tests/attacks/floods`` runs in a process of its own against a real lender, beside an
-honest lease whose mount is looked at all the time; then the attacker's delegation is cancelled under the flood.
+honest lease whose mount is looked at all the time; then the attacker's delegation is cancelled under the flood. Floods
+of a relay run against a real one, beside a client that asks its hub something all the time.
 Memory is compared with what there was before the flood, after one honest pass of each kind of request: what a daemon
 loads for the first of a kind is no flood's. The longest answer without any flood is measured first and told beside
 each, since other programs of the machine make honest leases wait as well; a flood that misses a goal is played three
-times, and the middle one counts. Exit status 1 where a goal is missed.
+times, and the middle one counts. ``--quick`` measures each once, for whoever wants to see that all of it works. Exit
+status 1 where a goal is missed.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ from sublet.daemon.api.delegations import CANCEL_DELEGATION
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from _hostile_stage import Asker, Looker, Stage, flooding, resident, staged
+from _hostile_stage import Asker, Looker, Stage, flooding, memory_of, resident, staged
+from _relay_stage import RelayStage, relay_staged
 
 # Modules here have names that packages of the tests have, too, such as ``messaging``.
 sys.path.remove(str(Path(__file__).resolve().parent))
@@ -62,6 +65,7 @@ TURNS = 3
 """A flood that misses a goal is played so often, and the middle one counts: a machine has other work now and then."""
 SETTLE_SECONDS = 3.0
 """What is waited for in any case, since an answer may still take memory after it was given."""
+QUICK_SETTLE_SECONDS = 0.3
 END_SECONDS = 60.0
 ANSWER_SECONDS = 5.0
 """How long the attacker's own request may wait in its own flood before the cancel."""
@@ -72,17 +76,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--costs", action="store_true", help="the costs alone")
     parser.add_argument("--floods", action="store_true", help="the floods alone")
-    parser.add_argument("--only", default="", help="what has this in its name")
+    parser.add_argument("--only", action="append", help="what has this in its name; may be given more than once")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each flood lasts before the cancel")
+    parser.add_argument("--quick", action="store_true", help="measure each once, whatever goal it misses")
     add_options(parser)
     options = parser.parse_args()
+    turns, settle = (1, QUICK_SETTLE_SECONDS) if options.quick else (TURNS, SETTLE_SECONDS)
+    gc.collect()
+    gc.freeze()  # what is imported need not be looked through before each run
+    only = options.only or [""]
     rows: list[Row] = []
     if not options.floods:
-        rows += [told(cost(probe)) for probe in PROBES if isinstance(probe, CostProbe) and options.only in probe.name]
+        probes = [probe for probe in PROBES if isinstance(probe, CostProbe) and any(one in probe.name for one in only)]
+        rows += [told(cost(probe, turns)) for probe in probes]
     if not options.costs:
-        chosen = [flood for flood in FLOODS if options.only in flood.name]
-        if chosen:
-            rows += anyio.run(play, chosen, options.seconds)
+        chosen = [flood for flood in FLOODS if any(one in flood.name for one in only)]
+        if of_lender := [flood for flood in chosen if flood.victim == "lender"]:
+            rows += anyio.run(play, of_lender, options.seconds, turns, settle)
+        if of_relay := [flood for flood in chosen if flood.victim == "relay"]:
+            rows += anyio.run(play_at_relay, of_relay, options.seconds, turns, settle)
     show("hostile", rows, options, RELIABILITY)
     return 0 if all(row.met for row in rows) else 1
 
@@ -93,7 +105,7 @@ def told(row: Row) -> Row:
     return row
 
 
-def cost(probe: CostProbe) -> Row:
+def cost(probe: CostProbe, turns: int) -> Row:
     """Time a probe at n and at 2n bytes."""
     size = probe.size
     goal = f"≤ {LINEAR} at 2n"
@@ -101,7 +113,7 @@ def cost(probe: CostProbe) -> Row:
         while quickest(probe, size, runs=1) < LEAST_SECONDS and size < probe.most // 2:
             size *= 2
         small, large = quickest(probe, size), quickest(probe, 2 * size)
-        for _ in range(TURNS - 1):
+        for _ in range(turns - 1):
             # Somebody else on the machine may have slowed all runs of one size.
             if large <= LINEAR * small:
                 break
@@ -125,43 +137,82 @@ def quickest(probe: CostProbe, size: int, runs: int = RUNS) -> float:
     return best
 
 
-async def play(chosen: list[Flood], seconds: float) -> list[Row]:
+async def play(chosen: list[Flood], seconds: float, turns: int, settle: float) -> list[Row]:
     """Run the floods one after the other on one stage."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="slt-") as scratch:
         async with staged(Path(scratch)) as stage:
-            await warm_up(stage)
+            await warm_up(stage, settle)
             # What an honest lease waits for on this machine without any flood is no flood's doing.
-            idle, *_ = await against(stage, NOTHING, seconds)
+            idle, *_ = await against(stage, NOTHING, seconds, settle)
             rows.append(idle)
             for flood in chosen:
                 if flood is not NOTHING:
-                    rows += await middle(partial(against, stage, flood, seconds, f"{idle.value:.0f} without a flood"))
+                    beside = f"{idle.value:.0f} without a flood"
+                    rows += await middle(partial(against, stage, flood, seconds, settle, beside), turns)
     return rows
 
 
-async def middle(turn: Callable[[], Awaitable[list[Row]]]) -> list[Row]:
+async def play_at_relay(chosen: list[Flood], seconds: float, turns: int, settle: float) -> list[Row]:
+    """Run the floods of a relay one after the other, beside a client that asks it something all the time."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="slt-") as scratch, relay_staged(Path(scratch)) as stage:
+        await stage.warm_up()
+        for flood in chosen:
+            rows += await middle(partial(against_relay, stage, flood, seconds, Path(scratch), settle), turns)
+    return rows
+
+
+async def against_relay(stage: RelayStage, flood: Flood, seconds: float, scratch: Path, settle: float) -> list[Row]:
+    """Run one flood of a relay and look at stalls and memory."""
+    stage.asking.anew()
+    await anyio.sleep(settle)
+    beside, before = f"{stage.asking.longest * 1000:.0f} without a flood", memory_of(stage.pid)
+    stage.asking.anew()
+    taken = 0
+    with flooding(flood, stage.target(), scratch, seconds + 60):
+        until = anyio.current_time() + seconds
+        while anyio.current_time() < until:
+            taken = max(taken, memory_of(stage.pid) - before)
+            await anyio.sleep(0.1)
+        stall = stage.asking.longest
+    await anyio.sleep(settle)
+    with anyio.move_on_after(REST_SECONDS - settle):
+        while memory_of(stage.pid) - before > HELD_BYTES:
+            await anyio.sleep(0.1)
+    held = memory_of(stage.pid) - before
+    name = f"{flood.who}, {flood.name}"
+    rows = [
+        Row(f"{name}: longest answer to others", stall * 1000, "ms", beside, "≤ 100", stall <= STALL_SECONDS),
+        Row(f"{name}: memory taken", taken / (1 << 20), "MiB", "", "≤ 64", taken <= TAKEN_BYTES),
+        Row(f"{name}: memory still held", held / (1 << 20), "MiB", "", "≤ 8", held <= HELD_BYTES),
+    ]
+    print(name, *(f"{row.value:.0f} {row.unit}" for row in rows), sep="; ", file=sys.stderr, flush=True)
+    return rows
+
+
+async def middle(turn: Callable[[], Awaitable[list[Row]]], most: int) -> list[Row]:
     """Return what a flood did: at once where it met all goals, and of several turns the one in the middle otherwise."""
     turns = [await turn()]
-    if all(row.met for row in turns[0]):
+    if most == 1 or all(row.met for row in turns[0]):
         return turns[0]
-    turns += [await turn() for _ in range(TURNS - 1)]
+    turns += [await turn() for _ in range(most - 1)]
     each = zip(*turns, strict=True)
-    values = [sorted(rows, key=lambda row: row.value)[TURNS // 2] for rows in each]
-    return [replace(row, detail=f"{row.detail}; middle of {TURNS}".removeprefix("; ")) for row in values]
+    values = [sorted(rows, key=lambda row: row.value)[most // 2] for rows in each]
+    return [replace(row, detail=f"{row.detail}; middle of {most}".removeprefix("; ")) for row in values]
 
 
-async def warm_up(stage: Stage) -> None:
+async def warm_up(stage: Stage, settle: float) -> None:
     """Make each kind of request once, as an honest program does, in a lease that ends as the attacker's will."""
     delegation, start = await stage.lend()
     await honest_pass(stage.target(start))
     async with control(stage.lender) as client:
         await client.call(CANCEL_DELEGATION, OneDelegation(delegation_id=delegation))
     await anyio.to_thread.run_sync(partial(wait_for, lambda: ended(stage.lender, delegation), END_SECONDS))
-    await anyio.sleep(SETTLE_SECONDS)
+    await anyio.sleep(settle)
 
 
-async def against(stage: Stage, flood: Flood, seconds: float, beside: str = "") -> list[Row]:
+async def against(stage: Stage, flood: Flood, seconds: float, settle: float, beside: str = "") -> list[Row]:
     """Run one flood and look at stalls, the cut and memory; ``beside`` is told with the stalls."""
     delegation, start = await stage.lend(flood.transport)
     before = resident(stage.lender)
@@ -178,8 +229,8 @@ async def against(stage: Stage, flood: Flood, seconds: float, beside: str = "") 
         stall, cut = await played(stage, flood, start, delegation, looker, seconds)
         # What the end of the attacker's lease takes is its doing as well, and nothing is held before that is over.
         await anyio.to_thread.run_sync(partial(wait_for, lambda: ended(stage.lender, delegation), END_SECONDS))
-        await anyio.sleep(SETTLE_SECONDS)
-        with anyio.move_on_after(REST_SECONDS - SETTLE_SECONDS):
+        await anyio.sleep(settle)
+        with anyio.move_on_after(REST_SECONDS - settle):
             while resident(stage.lender) - before > HELD_BYTES:
                 await anyio.sleep(0.1)
         watching.cancel_scope.cancel()

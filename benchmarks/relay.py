@@ -144,7 +144,7 @@ def measure(home: str, rounds: int) -> list[Summary]:
         "SDK stdio server": [sys.executable, "-c", SDK_SERVER],
     }
     samples: dict[str, list[Sample]] = {name: [] for name in contenders}
-    for command in contenders.values():
+    for command in contenders.values() if rounds > 1 else ():
         start_once(command, env)  # bytecode and page cache
     for _ in range(rounds):
         for name, command in contenders.items():

@@ -21,6 +21,7 @@ from support.noise import begin_anew
 from support.once_more import OnceMore
 from support.plain_logs import log_plainly
 from support.quick import is_quick
+from support.shared_servers import SHARED, SharedServers
 
 QUICK_EXAMPLES = 10
 ONCE_MORE = OnceMore()
@@ -46,6 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
         hypothesis.settings.load_profile("quick")
     if place := os.environ.get(costs.PLACE):
         config.pluginmanager.register(costs.Costs(Path(place)))
+    if config.getoption("dist", "no") != "no" and not config.getoption("--quick") and SHARED not in os.environ:
+        config.add_cleanup(SharedServers().close)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -20,6 +20,11 @@ NAMED = re.compile(rf"\b(?:{'|'.join(sorted(STARTERS))}|start)\b")
 OPERATIONS = {
     # A relay's process has one thing to do, and ends where a part of it fails.
     "app.relay:run_relay",
+    # So has that of a Computer; a connection of it is made again, and a server that ends is started again.
+    "office_client.link:Link.serve",
+    "office_client.servers:ToolServer._once",
+    "office_client.serving:Serving._once",
+    "office_client.serving:Serving.run",
     # Parts of a request, whose failure is the request's.
     "a2a_server.delegated:DelegatedWork._relay",
     "a2a_server.plain:PlainAnswers._stream",
@@ -29,12 +34,16 @@ OPERATIONS = {
     "daemon.peering.peer_directory:PeerDirectory.views",
     "mcp_server.asking:HostQuestions._ask",
     "messaging.syncing.asking:_Question.answered",
+    "federation.broadcasts:Broadcasts.say",
     "mcp_server.room_tools:_wait",
     "mcp_server.delegation_tools:_Begun.made_by",
     "supervisor.super_agent:SuperAgent._at_once",
     # Parts of the one service that serves offices: without one of them the others serve nobody.
     "office_server.face:OfficeFace.serve",
     "office_server.socketio_server:SocketIoServer.serve",
+    # Parts of the one service of HTTP between nodes, each of which looks after itself.
+    "app.node_http:NodeHttp.serve",
+    "node_http.calling:NodeCaller.serve",
     # Parts of a connection, which ``start_alone`` has started.
     "daemon.modules.gateway_server:GatewayServer._next",
     "daemon.modules.gateway_server:GatewayServer._websocket",
@@ -45,11 +54,12 @@ OPERATIONS = {
     "daemon.lending.delegation_run:DelegationRun._end",
     "daemon.lending.going_along:GoingAlong.until_done",
     "daemon.lending.holding:hold",
+    "daemon.panels.runs:PanelRuns._drive",
     "daemon.rooms.work_talk:WorkTalk.ask",
     "daemon.working.assignment_run:AssignmentRun._while_mounted",
     "supervisor.acp.terminals:Terminals._attend",
     "supervisor.acp.terminals:Terminals.create",
-    "supervisor.chat.mcp_server:McpServer._program",
+    "supervisor.mcp_streams:session_streams",
     "supervisor.chat.mcp_server:McpServer.serve",
     "supervisor.chat.mcp_tools:McpTools.__aenter__",
     "supervisor.confined_runs:ConfinedRuns.run",

@@ -34,6 +34,7 @@ def test_every_helper_that_starts_daemons_or_browsers_is_seen() -> None:
         ("e2e/test_attach.py", True),  # its daemons are the module's
         ("attacks/test_probes_failures.py", False),
         ("policy/test_rules.py", True),  # quick, so that to give it out test by test costs more
+        ("workspace/changes/test_apply_crash.py", False),  # seconds each
     ],
 )
 def test_tests_that_share_daemons_stay_together(module: str, together: bool) -> None:

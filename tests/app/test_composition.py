@@ -12,7 +12,7 @@ from typing import get_type_hints
 import pytest
 
 import sublet.app
-from sublet.app import agents, areas, federation, governance, lending, offices, peering, rooms, upkeep, working
+from sublet.app import agents, areas, federation, governance, lending, offices, panels, peering, rooms, upkeep, working
 from sublet.app.areas import Areas, make_areas
 from sublet.app.ground import Ground
 
@@ -29,6 +29,7 @@ MAKERS = (
     agents.make_agents,
     working.make_working,
     federation.make_federation,
+    panels.make_panels,
     upkeep.make_upkeep,
 )
 

@@ -7,13 +7,15 @@ import re
 import sys
 import threading
 import tracemalloc
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType, FrameType
 from typing import Any, Final
 
 import anyio
+import structlog
 
 from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
 
@@ -150,7 +152,23 @@ class Counted:
     left: int = 0
 
 
+@contextmanager
+def _nothing_drawn() -> Iterator[None]:
+    """Let the product log, and draw nothing of it: how tests draw entries is neither its cost nor kept by it."""
+    before = structlog.get_config()
+    structlog.configure(processors=[_dropped])
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
+
+def _dropped(*_: object) -> Any:
+    raise structlog.DropEvent
+
+
 @cache
+@_nothing_drawn()
 def count_cost(probe: CostProbe, covers: Collection[str] = ()) -> Counted:
     """Run a cost probe at its size and at twice that."""
     small, large = probe.make(probe.size), probe.make(2 * probe.size)
@@ -167,6 +185,7 @@ def count_cost(probe: CostProbe, covers: Collection[str] = ()) -> Counted:
 
 
 @cache
+@_nothing_drawn()
 def count_kept(probe: KeptProbe, covers: Collection[str] = ()) -> Counted:
     """Count what a peer makes the product keep."""
     with Tracing(counts=False, until=covers) as first, probe.attack():  # what is made once belongs to nobody

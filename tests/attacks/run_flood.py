@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import anyio
 import asyncssh
 
-from attacks.flood import Flood, Target
+from attacks.flood import Flood, OfficePlace, RelayPlace, Target
 from attacks.floods import ALL
 
 
@@ -30,6 +31,8 @@ def write_target(target: Target, file: Path) -> None:
         "agent_socket": str(target.agent_socket),
         "token": target.token,
         "content": target.content,
+        "office": asdict(target.office),
+        "relay": {name: str(value) for name, value in asdict(target.relay).items()},
     }
     file.touch(mode=0o600)
     file.write_text(json.dumps(fields), encoding="utf-8")
@@ -50,7 +53,13 @@ def read_target(file: Path) -> Target:
         agent_socket=Path(fields["agent_socket"]),
         token=fields["token"],
         content=fields["content"],
+        office=OfficePlace(**fields["office"]),
+        relay=_relay_of(fields["relay"]),
     )
+
+
+def _relay_of(fields: dict[str, str]) -> RelayPlace:
+    return RelayPlace(fields["desk"], fields["hub"], Path(fields["authority"]), fields["slot"], Path(fields["kept"]))
 
 
 async def main(name: str, file: str, seconds: str) -> None:

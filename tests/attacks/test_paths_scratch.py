@@ -43,7 +43,7 @@ def lent(tmp_path: Path) -> Path:
 
 def after(delegator: Daemon, lent: Path, attack: str, follow_up: str) -> str:
     """Have ``attack`` run, then ``follow_up`` as the next prompt in the same private directory; return the id."""
-    waiting = "\nset +e; touch ready; until [ -e go ]; do sleep 0.05; done"
+    waiting = "\nset +e; touch ready; until [ -e go ]; do sleep 0.3; done"
     id_ = begin(delegator, lent, attack + waiting, "--ttl", "60")
     wait_for((lent / "ready").exists, 40, "the first prompt")
     delegator.run("say", id_, follow_up)
@@ -78,7 +78,7 @@ def test_six_fifos_in_the_place_of_prompts_hold_no_thread_and_no_stop(tmp_path: 
             lent.mkdir()
             if number == 5:  # all slots are taken: the first gives its own up
                 delegator.run("cancel", begun[0][0])
-            waits = f"{FIFO}; touch ready; until [ -e go ]; do sleep 0.05; done; {FIFO}; touch again; sleep 600"
+            waits = f"{FIFO}; touch ready; until [ -e go ]; do sleep 0.3; done; {FIFO}; touch again; sleep 600"
             begun.append((begin(delegator, lent, waits, "--ttl", "10m"), lent))
             wait_for((lent / "ready").exists, 40, "the fifo")
             delegator.run("say", begun[-1][0], "touch followed; sleep 600")

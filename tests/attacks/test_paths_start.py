@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from attacks.kit.state import STORES, litter
+from attacks.kit.state import DEEP, STORES, litter
 from support.daemons import SHELL_AGENT, Daemon, two_daemons, wait_for
 from support.deep_tree import nest
 from support.leases import begin, delegate, view
@@ -68,7 +68,7 @@ def test_something_else_in_place_of_a_store(daemons: Pair, kind: str, tmp_path: 
                 case "dangling link":
                     place.symlink_to(tmp_path / "nowhere")
                 case _:
-                    nest(place, 1_500)
+                    nest(place, DEEP)
     started_again(delegator)
     started_again(executor, dict[str, object](SHELL_AGENT))
     lent = tmp_path / "lent"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Set
 from functools import cache
 from pathlib import Path
@@ -12,6 +12,7 @@ import pytest
 from attacks.tried_table import BEGIN, END, Tried, load, table
 
 ROOT = Path(__file__).parent.parent.parent
+_FUNCTION = re.compile(r"^[ \t]*(?:async[ ]+)?def[ ]+(\w+)[ ]*\(", re.MULTILINE)
 
 
 def test_the_docs_have_the_table() -> None:
@@ -30,6 +31,5 @@ def test_a_row_names_a_test_that_is_there(row: Tried) -> None:
 
 @cache
 def functions_of(file: str) -> Set[str]:
-    """Return the names of all functions of a file, which many rows name."""
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    """Return the names of all functions of a file, which many rows name; to parse so many files takes seconds."""
+    return {*_FUNCTION.findall((ROOT / file).read_text(encoding="utf-8"))}

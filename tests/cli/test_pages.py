@@ -71,7 +71,7 @@ def test_help_is_grouped_and_no_summary_is_cut_at_80_columns(
     assert run(["delegate", "--help"]) == 0
     out = capsys.readouterr().out
     headings = re.findall(r"^([A-Z][A-Za-z ]+):$", out, flags=re.MULTILINE)
-    assert headings == ["Arguments", "Lease", "What is lent", "Limits", "Going along", "Options", "Examples"]
+    assert headings == ["Arguments", "Lease", "What is lent", "Limits", "Going along", "Options", "Panel", "Examples"]
     assert out.startswith("Usage: sublet delegate [OPTIONS] DIR PROMPT\n")
     assert all(option in out for option in ("--staged", "--max-files", "--git", "--notify", "--json"))
 

@@ -78,6 +78,7 @@ FACE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(api\.\w+|operations\.calling|por
 PAGE_MAY_IMPORT = re.compile(r"sublet\.daemon\.operations\.(answers|reading|routes|table)$")
 """How HTTP is read and answered, which the web page has in common with the control socket."""
 CLI_MAY_IMPORT = {
+    "sublet.app.computer": "runs a Computer of an office in this process",
     "sublet.app.relay": "runs a relay in this process, and works on the files of one that is this person's own",
     "sublet.app.running": "starts the daemon in this process",
     "sublet.app.stores": "looks at this machine where no daemon runs",

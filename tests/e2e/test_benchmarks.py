@@ -49,16 +49,14 @@ def test_the_supervisor_benchmark_prints_every_row() -> None:
 
 @pytest.mark.timeout(180)
 def test_the_hostile_benchmark_prints_costs_and_floods() -> None:
-    script = str(ROOT / "benchmarks" / "hostile.py")
-    costs = ["--costs", "--only", "rooms: a writer rule"]
-    floods = ["--floods", "--only", "slow bodies", "--seconds", "0.3"]
-    for chosen, told in ((costs, 1), (floods, 5)):
-        done = subprocess.run([sys.executable, script, *chosen, "--json"], capture_output=True, text=True, check=False)
-        assert done.stdout, done.stderr
-        rows = json.loads(done.stdout)["rows"]
-        assert len(rows) == told
-        assert all(row["unit"] and row["goal"] for row in rows)
-        assert done.returncode == (0 if all(row["met"] for row in rows) else 1)
+    only = ["--only", "rooms: a writer rule", "--only", "slow bodies"]
+    argv = [sys.executable, str(ROOT / "benchmarks" / "hostile.py"), *only, "--seconds", "0.3", "--quick", "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["unit"] for row in rows] == ["ns a byte", "ms", "ms", "ms", "MiB", "MiB"]
+    assert all(row["goal"] for row in rows)
+    assert done.returncode == (0 if all(row["met"] for row in rows) else 1)
 
 
 @pytest.mark.timeout(180)
@@ -77,9 +75,35 @@ def test_the_messaging_benchmark_prints_what_it_is_judged_by() -> None:
         assert any(other in row["peer"] for row in rows) or f"{other} is not measured" in done.stderr
 
 
+@pytest.mark.timeout(180)
+def test_the_federation_benchmark_prints_what_it_is_judged_by() -> None:
+    argv = [sys.executable, str(ROOT / "benchmarks" / "federation.py"), "--quick", "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    judged = {row["what"].partition(",")[0] for row in rows if row["goal"]}
+    assert judged == {
+        "event and its receipt over the bus",
+        "event and its receipt over HTTP with TLS",
+        "lookup by address",
+    }
+    assert any("NATS" in row["peer"] for row in rows) or "NATS is not measured" in done.stderr
+
+
+@pytest.mark.timeout(180)
+def test_the_benchmark_of_offices_prints_whether_walls_can_be_told_from_nothing() -> None:
+    argv = [sys.executable, str(ROOT / "benchmarks" / "offices.py"), "--quick", "--only", "walls", "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert len(rows) == 3
+    assert all(row["unit"] == "z" and row["goal"] for row in rows)
+    assert done.returncode == (0 if all(row["met"] for row in rows) else 1)
+
+
 def test_the_page_has_a_place_for_what_it_quotes() -> None:
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    for name in ("delegation", "sftp", "policy", "supervisor", "messaging"):
+    for name in ("delegation", "sftp", "policy", "supervisor", "messaging", "offices", "federation"):
         begin, rest = page.split(f"<!-- benchmark:{name} -->\n")
         assert begin
         table, _ = rest.split("<!-- /benchmark -->", 1)

@@ -45,6 +45,12 @@ ELSEWHERE = {
     "`nodes`": "tests/e2e/test_federation.py",
     "`agents --everywhere`": "tests/e2e/test_federation.py",
     '`ask "@AGENT@NODE …"`': "tests/e2e/test_federation.py",
+    "`nodes --say`": "tests/e2e/test_panels.py",
+    "`nodes --messages`": "tests/e2e/test_panels.py",
+    "`delegate --panel`, `cancel PANEL`": "tests/e2e/test_panels.py",
+    "`review PANEL`": "tests/e2e/test_panels.py",
+    "`apply PANEL`": "tests/e2e/test_panels.py",
+    "`discard PANEL`": "tests/e2e/test_panels.py",
     "`device link`": "tests/e2e/test_devices.py",
     "`device add`, `remove`": "tests/e2e/test_devices.py",
     "`device list`": "tests/e2e/test_devices.py",
@@ -218,14 +224,14 @@ ROWS = rows()
 NOT_HERE: dict[str, str] = {
     "`delegate`, `say`, `extend`, `cancel`": (
         "audit.index_marks audit.refs audit.refs_bring audit.unaudited audit_error cautions "
-        "error.retry_after_seconds follow_ups.why git_hidden left_behind result.change_set.branch "
+        "error.retry_after_seconds follow_ups.why git_hidden left_behind panel_id result.change_set.branch "
         "result.change_set.branch_error result.change_set.branch_left_out result.highlights result.notes "
         "result.prompts unlocked unmountable"
     ),
     "`peers add`, `show`, `remove`": "agents.description agents.skills agents.why_not clock note rooms was why_not",
     "`output`": (
         "agent audit.index_marks audit.refs audit.refs_bring audit.unaudited audit_error cautions condition "
-        "deny error follow_ups git_hidden left_behind only remaining_seconds result.change_set "
+        "deny error follow_ups git_hidden left_behind only panel_id remaining_seconds result.change_set "
         "result.highlights result.notes result.prompts revealed terms unlocked unmountable writable"
     ),
     "`audit`, `diff`": (

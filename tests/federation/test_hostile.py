@@ -12,6 +12,7 @@ import pytest
 from federation.test_nodes import WHEN, A, B, kinds, registered, says, sealed
 from sublet.federation import asking as askings
 from sublet.federation import node as nodes
+from sublet.federation import presence
 from sublet.federation.ports import AdmittedTask, Asked, KnownNode, OwnAgent, Said, TaskRow, What
 from sublet.federation.post import in_envelopes, receipt_bytes
 from sublet.federation.settings import Settings
@@ -235,6 +236,61 @@ async def test_a_node_that_never_answers_is_waited_for_no_longer_than_was_said(
         monkeypatch.setattr(ann, "ask", silent)
         with anyio.fail_after(15):
             assert (await ann.result(B, "it", seconds=1)).metadata["error_code"] == "NODE_UNREACHABLE"
+
+
+async def test_nodes_that_never_answer_hold_up_none_that_does(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "AT_ONCE", 2)
+    ann, bob = world.add("ann"), world.add("bob")
+    mute = [world.add(f"mute{number}") for number in range(4)]
+    real = ann.ask
+
+    async def ask(node: KnownNode, what: What, payload: bytes) -> bytes | None:
+        if node.alias.startswith("mute"):
+            await anyio.sleep_forever()
+        return await real(node, what, payload)
+
+    ann.ask = ask  # type: ignore[method-assign]
+    async with world.running(ann, bob):
+        await until(lambda: ann.addresses() == [B] and bob.addresses() == [A])
+        world.up |= {one.alias for one in mute}
+        world.look()
+        await until(
+            lambda: all(limit.borrowed_tokens for at, limit in ann.federation._presence._limits.items() if not at)
+        )
+        for _ in range(2):
+            beats = kinds(ann, "bob").count("heartbeat")
+            world.pass_time(31)
+            await until(lambda beats=beats: kinds(ann, "bob").count("heartbeat") > beats)  # type: ignore[misc]
+
+
+async def test_what_each_node_may_know_is_looked_at_once_in_a_period_however_many_there_are(world: World) -> None:
+    ann, *others = (world.add(f"n{number}") for number in range(9))
+    looked = list[str]()
+
+    def tells(node: KnownNode, name: str, agent_id: str) -> bool:
+        looked.append(node.alias)
+        return True
+
+    ann.tells = tells  # type: ignore[method-assign]
+    async with world.running(ann, *others):
+        await until(lambda: len(ann.addresses()) == len(others))
+        await until(lambda: all(one.greeted for one in ann.federation.neighbours.all()))
+        await until(lambda: not ann.federation._presence._speaking)
+        await anyio.sleep(0.2)
+        looked.clear()
+        beats = {one.alias: kinds(ann, one.alias).count("heartbeat") for one in others}
+        world.steady += 31  # nobody is woken but by what is due
+        world.wall += 31
+        ann.federation._soon()
+        await until(lambda: all(kinds(ann, one).count("heartbeat") > count for one, count in beats.items()))
+        await anyio.sleep(0.2)
+        assert sorted(looked) == sorted(beats)
+        # Something that all have to be told of is told to each, which is looked at once more.
+        ann.agents[OwnAgent("worker-2", "claude", ())] = False
+        ann.federation._soon()
+        await until(lambda: all("worker-2@n0.local" in one.addresses() for one in others))
+        await anyio.sleep(0.2)
+        assert sorted(looked) == sorted([*beats, *beats, *beats]), "for the heartbeat, and for each of two agents"
 
 
 async def test_who_is_forgotten_has_nothing_any_more_from_that_moment(world: World) -> None:

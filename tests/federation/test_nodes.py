@@ -185,7 +185,7 @@ async def test_a_silent_node_is_gone_after_a_time_and_comes_back(world: World) -
         assert ann.addresses() == [B]
         world.pass_time(2)
         await until(lambda: not ann.addresses() and not bob.addresses())
-        assert ("agent", {"address": B, "state": "gone", "reason": "timeout"}) in ann.told
+        await until(lambda: ("agent", {"address": B, "state": "gone", "reason": "timeout"}) in ann.told)
         failed = await ann.result(B, "it")
         assert failed.metadata["error_code"] == "NODE_UNREACHABLE"
         world.cut.clear()

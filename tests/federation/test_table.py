@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sublet.federation import limits
+from sublet.federation import table as table_module
 from sublet.federation.limits import Rate
 from sublet.federation.own_statuses import OwnStatuses
 from sublet.federation.settings import Settings, read_settings
@@ -63,6 +66,34 @@ def test_who_was_silent_too_long_is_gone_and_nobody_else() -> None:
     assert table.oldest() == 5
     assert table.evict(5) == []
     assert [entry.address for entry in table.able("test")] == [B]
+
+
+def test_a_pass_takes_so_many_and_the_next_one_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_module, "MAX_EVICTED", 3)
+    table = AgentTable()
+    for number in range(5):
+        table.register(AgentAddress(f"a{number}", node_name(f"n{number % 2}")), "x", ["test"], steady=number, wall=0)
+    assert len(table.evict(4.5)) == 3
+    assert table.oldest() is not None
+    assert len(table.evict(4.5)) == 2
+    assert (len(table), table.oldest(), [*table.able("test")]) == (0, None, [])
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans()), max_size=40))
+def test_an_id_leads_to_all_nodes_that_have_it_and_to_no_other(steps: list[tuple[int, int, bool]]) -> None:
+    table, there = AgentTable(), set[tuple[str, str]]()
+    for agent, node, comes in steps:
+        address = AgentAddress(f"a{agent}", node_name(f"n{node}"))
+        if comes:
+            assert table.register(address, "x", [], steady=0, wall=0) is ((address.agent_id, address.node) not in there)
+            there.add((address.agent_id, address.node))
+        else:
+            assert table.remove(address) is ((address.agent_id, address.node) in there)
+            there.discard((address.agent_id, address.node))
+        for at in range(3):
+            assert {*table.named(f"a{at}")} == {name for one, name in there if one == f"a{at}"}
+            assert all(entry.address.agent_id == f"a{at}" for entry in table.named(f"a{at}").values())
+    assert set(table._ids) == {one for one, _ in there}
 
 
 def test_the_table_has_room_for_so_many_of_a_node_and_of_all() -> None:

@@ -30,6 +30,7 @@ from sublet.protocol.ezagent.yjs.update import ItemId
 _ABSENT: Final = object()
 READ_BY_VALIDATION: Final = frozenset(
     {
+        "sublet.federation.settings:HttpSettings.allow_plaintext",
         "sublet.supervisor.model_config:McpServerConfig.allow_plaintext",
         "sublet.supervisor.model_config:ModelConfig.allow_plaintext",
     }

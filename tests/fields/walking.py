@@ -20,6 +20,7 @@ from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.api.operation import Stated
 from sublet.daemon.config.config_file import ConfigFile
 from sublet.daemon.ports.given_to_a2a import Moved, PairRequest
+from sublet.federation.settings import Settings
 from sublet.mcp_server.catalogue import TOOLS
 from sublet.policy.capabilities.module_file import CapabilityModule
 from sublet.policy.file_model import FileModel
@@ -71,6 +72,7 @@ ROOTS: Final[dict[str, Sequence[type]]] = {
     "awcp": [messages.Invite, messages.Accept, messages.Start, messages.Done, messages.Error, messages.Progress],
     "policy": [FileModel],
     "config": [ConfigFile],
+    "federation": [Settings],
     "http": [*requests(), PairRequest, Moved],
     "mcp": [tool.arguments for tool in TOOLS],
     "module": [CapabilityModule],

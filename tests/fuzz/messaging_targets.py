@@ -144,7 +144,12 @@ def _time(data: bytes) -> None:
     assert found is None or abs(found) < 1 << 53
 
 
-@target("entity_record", "protocol.ezagent.identity:parse_record", raises=[Refused])
+@target(
+    "entity_record",
+    "protocol.ezagent.identity:parse_record",
+    "protocol.ezagent.identity:_parsed",
+    raises=[Refused],
+)
 def _record(data: bytes) -> None:
     found = identity.parse_record(data)
     assert identity.parse_record(found.encode()) == found

@@ -5,15 +5,36 @@ from __future__ import annotations
 from contextlib import suppress
 
 from fuzz.targets import _text, target
-from sublet.protocol.bounded_json import BadJson, parse_json
-from sublet.protocol.offices import frames, requests, version
+from sublet.app.computer import read_token
+from sublet.protocol.bounded_json import BadJson, parse_counted, parse_json
+from sublet.protocol.errors import SubletError
+from sublet.protocol.offices import frames, requests, server_frames, version
 from sublet.protocol.offices.names import ClientEvent
+from sublet.protocol.offices.wire import Wire, with_text
 
 
 @target("office_frame", "protocol.offices.frames:read_frame", raises=[frames.BadFrame])
 def _frame(data: bytes) -> None:
     found = frames.read_frame(_text(data))
     assert found.ack is None or found.ack >= 0
+
+
+@target(
+    "office_server_frame",
+    "protocol.offices.server_frames:read_server_frame",
+    raises=[server_frames.BadServerFrame],
+)
+def _server_frame(data: bytes) -> None:
+    found = server_frames.read_server_frame(_text(data))
+    if isinstance(found, server_frames.Opened):
+        assert 2 <= found.silence <= 240
+    if isinstance(found, server_frames.Event):
+        assert found.readable == bool(found.name) or found.name == ""
+
+
+@target("office_token_file", "app.computer:read_token", raises=[SubletError])
+def _token_file(data: bytes) -> None:
+    assert read_token(_text(data)).secret
 
 
 @target("office_version", "protocol.offices.version:parse_version", raises=[ValueError])
@@ -31,10 +52,15 @@ def _version(data: bytes) -> None:
     "protocol.offices.requests:read_update",
     "protocol.offices.requests:read_cancel",
     "protocol.offices.requests:read_relayed",
+    "protocol.bounded_json:parse_counted",
     raises=[BadJson, requests.MalformedRequest],
 )
 def _request(data: bytes) -> None:
-    given = parse_json(data)
+    given, values = parse_counted(data)
+    passed_on = with_text(given, data.decode(), values)
+    if isinstance(passed_on, list) and passed_on and isinstance(passed_on[-1], Wire):
+        assert parse_json(passed_on[-1].text) == passed_on[-1]
+    assert passed_on == given
     arguments = given if isinstance(given, list) else [given]
     for read in (
         requests.read_join,

@@ -14,7 +14,7 @@ from support.old_version import FIRST, environment, old_source
 
 
 def test_the_copies_put_back_are_what_the_older_version_left(tmp_path: Path) -> None:
-    old = environment(old_source(FIRST, tmp_path))
+    old = environment(old_source(FIRST))
     subprocess.run(["tar", "-xzf", HERE / "schema-9" / "lender.tar.gz", "-C", tmp_path], check=True)
     views = json.loads((HERE / "schema-9" / "views.json").read_text(encoding="utf-8"))["lender"]
     new = Daemon(tmp_path / "lender")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import sqlite3
 import subprocess
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,15 +19,18 @@ import pytest
 
 from golden.freeze import HERE, NAMES, look
 from sublet.app.stores import FACE_STORES
+from sublet.daemon.config.paths import resolve_home
+from sublet.daemon.process.lock import read_owner
 from sublet.daemon.storage.state import LAYOUT, databases
 from sublet.migrations.layout import LayoutFiles
-from support.daemons import SUBLET, Daemon, wait_for
+from support.daemons import Daemon, wait_for
 from support.trees import contents
 
 VERSIONS = sorted(folder.name for folder in HERE.iterdir() if (folder / "views.json").exists())
 KEEP_ALL = {"retention": {"max_age_days": None, "pending_days": 36_500}}
 MOVING = {"remaining_seconds", "entries", "last", "signed", "cursor", "last_seen", "reachable", "unread", "events"}
 """What differs from one look to the next, whatever the version."""
+COPY_SECONDS = 60.0
 
 
 def pinned(there: Any, now: Any) -> Any:
@@ -141,13 +148,19 @@ def told(content: bytes) -> object:
 
 def killed_once_there(daemon: Daemon, copies: Mapping[str, str]) -> None:
     """Start the daemon, and kill it as soon as it has made one of its copies, wherever it is then."""
-    state = daemon.home / "state"
-    arguments = [str(SUBLET), "up", "--a2a", "127.0.0.1:0", "--sftp", "127.0.0.1:0", "--web", "0"]
-    with subprocess.Popen(
-        arguments, env=daemon.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        wait_for(lambda: any((state / copy).exists() for copy in copies), 60, "a copy")
-        process.kill()
+    state, home = daemon.home / "state", resolve_home({"SUBLET_HOME": str(daemon.home)})
+    addresses = ("--a2a", "127.0.0.1:0", "--sftp", "127.0.0.1:0", "--web", "0")
+    with ThreadPoolExecutor(1) as thread:
+        starting = thread.submit(daemon.run, "up", "--detach", *addresses, check=None)
+        give_up = time.monotonic() + COPY_SECONDS
+        while not any((state / copy).exists() for copy in copies):
+            assert time.monotonic() < give_up, "no copy was made"
+            time.sleep(0.001)
+        owner = read_owner(home)
+        assert owner is not None
+        os.kill(owner.pid, signal.SIGKILL)
+        starting.result()
+    wait_for(lambda: read_owner(home) is None, COPY_SECONDS, "the end of who was killed")
 
 
 def audit_log(daemon: Daemon) -> bytes:

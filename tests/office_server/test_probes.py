@@ -15,7 +15,7 @@ import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from sublet.office_server import lines
+from sublet.office_server import lines, openings
 from sublet.office_server.lines import STRANGER_BYTES
 from sublet.protocol.offices.names import ClientEvent, ServerEvent
 from support.office_client import NOWHERE, OTHERS, OURS, Client, Served, opened, served
@@ -386,8 +386,8 @@ async def test_policy_refuses_before_the_computer_hears_of_it(tool: str, code: i
 
 
 async def test_new_sessions_are_taken_at_a_bounded_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "SESSIONS_AT_ONCE", 3.0)
-    monkeypatch.setattr(lines, "SESSIONS_PER_SECOND", 0.0)
+    monkeypatch.setattr(openings, "STRANGERS_AT_ONCE", 3.0)
+    monkeypatch.setattr(openings, "STRANGERS_PER_SECOND", 0.0)
     async with served() as here, httpx.AsyncClient() as client:
         url = f"{here.url}/socket.io/?EIO=4&transport=polling&a2c_version=0.4.0"
         assert [(await client.get(url)).status_code for _ in range(5)] == [200, 200, 200, 503, 503]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -131,3 +132,26 @@ async def test_what_comes_at_once_is_parsed_as_it_is_handled() -> None:
         assert one.queue.qsize() <= MAX_QUEUED + PIECE_BYTES // 6
         assert [(await one.receive())["text"] for _ in sent] == sent
         assert not wire.ended
+
+
+async def test_of_a_connection_that_is_lost_nothing_is_kept_that_had_come() -> None:
+    async with connected() as (protocol, _):
+        protocol.queue = asyncio.Queue()
+        protocol.data_received(frame(Opcode.TEXT, b"x" * 9_000)[:8_000])
+        assert len(protocol.conn.reader.buffer) > 7_000
+        protocol._unread += b"x" * 1_000
+        protocol.connection_lost(None)
+        assert protocol._unread == protocol.conn.reader.buffer == b""
+
+
+async def test_a_line_that_outlives_its_web_socket_keeps_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with connected() as (protocol, wire):
+        grow, abort = protocol.app_state[module.GROW_KEY], protocol.app_state[module.ABORT_KEY]
+        monkeypatch.setattr(module, "MAX_FRAME_BYTES", 12_345)
+        grow()
+        assert 12_345 in (getattr(protocol.conn, name, 0) for name in ("max_message_size", "max_size"))
+        abort()
+        assert wire.ended
+        for held in (grow, abort):
+            assert held.args[0]() is protocol
+            assert isinstance(held.args[0], weakref.ref)

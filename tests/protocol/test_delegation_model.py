@@ -12,8 +12,9 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import NamedTuple
 
 import pytest
@@ -21,11 +22,12 @@ import pytest
 from sublet.protocol import assignment, delegation
 from sublet.protocol.lifecycle import IllegalTransition
 from support import delegation_model
+from support.budgets import examples
 from support.delegation_model.schedule import play
 from support.delegation_model.world import Violation, Weather
 
 SCHEDULES = 1_000
-"""Of each weather."""
+"""Of each weather, at night; in other runs as many as ``support.budgets`` says."""
 WEATHERS = {
     "calm": Weather(),
     "channel": Weather(lose=0.2, double=0.2, slow=0.2),
@@ -40,12 +42,12 @@ WEATHERS = {
 @pytest.mark.parametrize("name", WEATHERS)
 def test_every_schedule_keeps_the_invariants(name: str) -> None:
     steps = outputs = 0
-    for seed in range(SCHEDULES):
+    for seed in range(examples(SCHEDULES)):
         world = play(seed, WEATHERS[name])
         steps += world.steps.total()
         outputs += world.outputs
-    print(f"{name}: {SCHEDULES} schedules, {steps} steps, {outputs} outputs")
-    assert steps > 10 * SCHEDULES
+    print(f"{name}: {examples(SCHEDULES)} schedules, {steps} steps, {outputs} outputs")
+    assert steps > 10 * examples(SCHEDULES)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -101,11 +103,17 @@ def mutated(mutation: Mutation) -> Iterator[None]:
             _load(part, None)
 
 
+@cache
+def _compiled(source: str, file: str) -> CodeType:
+    """Return the code of a module, which is the same for all mutations of others."""
+    return compile(source, file, "exec")
+
+
 def _load(module: ModuleType, text: str | None) -> None:
     assert module.__file__ is not None
     source = Path(module.__file__).read_text() if text is None else text
     before = dict(module.__dict__)
-    exec(compile(source, module.__file__, "exec"), module.__dict__)
+    exec(_compiled(source, module.__file__), module.__dict__)
     for name, old in before.items():
         new = module.__dict__[name]
         if isinstance(old, type) and isinstance(new, type) and new.__module__ == module.__name__:

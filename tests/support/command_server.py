@@ -5,7 +5,8 @@ ends as one does. ``tests/e2e/test_daemon_process.py`` starts the installed comm
 process group, a terminal or another machine.
 
 Run as a program it serves one socket, whose descriptor is its argument, and where there is a second one it has daemons
-forked by ``daemon_server.py`` behind that. Each message is a JSON object with ``argv``, ``env``, ``cwd`` and
+forked by ``daemon_server.py`` behind that; or, in a run of several workers, all who connect (``shared_servers.py``).
+Each message is a JSON object with ``argv``, ``env``, ``cwd`` and
 ``network``, which is the path of a network namespace or empty, and brings four descriptors: the three streams, and one
 that is told the fork's process id and, at its end, its status. With ``terminal`` the streams are one, and the fork's
 controlling terminal.
@@ -34,6 +35,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from support.forked import Forked
+    from support.shared_servers import DAEMONS, LISTENING, asker, connected
     from support.sites import load_site
     from support.warm import build_models, import_below
 
@@ -48,6 +50,14 @@ class CommandServer:
     """The process that forks, and the way to ask it."""
 
     def __init__(self) -> None:
+        from support.shared_servers import COMMANDS, SHARED, connected  # not at the top, for the program beside it
+
+        self._lock = threading.Lock()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        if SHARED in os.environ and FORKED_DAEMONS in os.environ:
+            self._socket = connected(os.environ[SHARED], COMMANDS)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_MESSAGE_BYTES)
+            return
         self._socket, theirs = _channel()
         asking, daemons = _channel()
         with theirs, asking, daemons:
@@ -55,7 +65,6 @@ class CommandServer:
                 self._processes = [_started("daemon_server.py", daemons), _started("command_server.py", theirs, asking)]
             else:
                 self._processes = [_started("command_server.py", theirs)]
-        self._lock = threading.Lock()
 
     def run(
         self, argv: Sequence[str], *, env: Mapping[str, str], stdin: str, timeout: float, network: str = ""
@@ -175,8 +184,8 @@ def command_server() -> CommandServer:
     return server
 
 
-def serve(channel: socket.socket) -> None:
-    """Fork for each message until the other side has gone."""
+def load() -> None:
+    """Load what commands need."""
     import rich.console
     import rich.table  # noqa: F401
     import typer._adapters
@@ -195,6 +204,10 @@ def serve(channel: socket.socket) -> None:
     # A collection in a fork would copy all that it looks through.
     gc.collect()
     gc.freeze()
+
+
+def serve(channel: socket.socket) -> None:
+    """Fork for each message until the other side has gone."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     while True:
         message, fds, _, _ = socket.recv_fds(channel, MAX_MESSAGE_BYTES, 4)
@@ -251,10 +264,18 @@ def _become(wanted: dict[str, object], fds: Sequence[int]) -> None:
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).parents[1]))
     from support.daemon_server import enter_network, fork_daemons_by
+    from support.shared_servers import DAEMONS, LISTENING, asker, connected
     from support.sites import load_site
     from support.warm import build_models, import_below
 
-    if sys.argv[2:]:
-        fork_daemons_by(socket.socket(fileno=int(sys.argv[2])))
-    with socket.socket(fileno=int(sys.argv[1])) as server:
-        serve(server)
+    if sys.argv[1] == LISTENING:
+        load()
+        with asker(socket.socket(fileno=int(sys.argv[2]))) as server:
+            fork_daemons_by(connected(sys.argv[3], DAEMONS))
+            serve(server)
+    else:
+        if sys.argv[2:]:
+            fork_daemons_by(socket.socket(fileno=int(sys.argv[2])))
+        load()
+        with socket.socket(fileno=int(sys.argv[1])) as server:
+            serve(server)

@@ -5,9 +5,10 @@ process that it starts, is in the same network namespace, and ends as that one d
 own, such as an older version, is started as the installed command is (``support.sites``); so is everything in
 ``tests/e2e/test_daemon_process.py``, which looks at the start itself, and in benchmarks, which measure memory.
 
-Run as a program it serves one socket, whose descriptor is its argument: each message is a JSON object with the
-``arguments`` of ``up`` and its ``env``, and brings four descriptors: the pipe for the report of the start, the log, the
-network namespace, and a pipe that is told the fork's process id and, at its end, its status.
+Run as a program it serves one socket, whose descriptor is its argument, or all who connect (``shared_servers.py``).
+Each message is a JSON object with the ``arguments`` of ``up`` and its ``env``, and brings four descriptors: the pipe
+for the report of the start, the log, the network namespace, and a pipe that is told the fork's process id and, at its
+end, its status.
 """
 
 from __future__ import annotations
@@ -78,14 +79,18 @@ def enter_network(namespace: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def serve(channel: socket.socket) -> None:
-    """Fork for each message until the other sides have gone."""
+def load() -> None:
+    """Load what daemons need, and nothing else."""
     sys.modules["rich"] = None  # type: ignore[assignment]  # as in a daemon in the background
-    _load()
+    _import_all()
     del sys.modules["rich"]
     assert threading.active_count() == 1
     gc.collect()
     gc.freeze()
+
+
+def serve(channel: socket.socket) -> None:
+    """Fork for each message until the other sides have gone."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     while True:
         message, fds, _, _ = socket.recv_fds(channel, MAX_MESSAGE_BYTES, 4)
@@ -98,7 +103,7 @@ def serve(channel: socket.socket) -> None:
             os.close(fd)
 
 
-def _load() -> None:
+def _import_all() -> None:
     import anyio._backends._asyncio  # noqa: F401
 
     import sublet
@@ -176,9 +181,15 @@ def _become(wanted: Mapping[str, object], fds: Sequence[int]) -> NoReturn:
 
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).parents[1]))
+    from support.shared_servers import LISTENING, asker
     from support.sites import load_site
     from support.warm import build_models, import_below
 
     del sys.path[-1]  # a daemon finds none of the modules of tests
-    with socket.socket(fileno=int(sys.argv[1])) as server:
+    load()
+    with (
+        asker(socket.socket(fileno=int(sys.argv[2])))
+        if sys.argv[1] == LISTENING
+        else socket.socket(fileno=int(sys.argv[1])) as server
+    ):
         serve(server)

@@ -24,7 +24,40 @@ from sublet.daemon.api.delegations import (
     WaitForEnd,
 )
 from sublet.daemon.api.events import FOLLOW_EVENTS, READ_EVENTS, EventPage, FollowEvents, ReadEvents
+from sublet.daemon.api.federation import (
+    BROADCAST,
+    FIND_AGENT,
+    LIST_ALL_AGENTS,
+    LIST_BROADCASTS,
+    Broadcast,
+    BroadcastHeard,
+    BroadcastSent,
+    BroadcastView,
+    FederatedAgentView,
+    Find,
+    FoundAgent,
+    ListBroadcasts,
+)
 from sublet.daemon.api.operation import Nothing
+from sublet.daemon.api.panels import (
+    APPLY_MEMBER,
+    CANCEL_PANEL,
+    CREATE_PANEL,
+    DISCARD_PANEL,
+    GET_PANEL,
+    REVIEW_PANEL,
+    WAIT_FOR_PANEL,
+    ApplyMember,
+    CreatePanel,
+    OnePanel,
+    PanelApplied,
+    PanelChange,
+    PanelDiscarded,
+    PanelFile,
+    PanelReview,
+    PanelView,
+    WaitForPanel,
+)
 from sublet.daemon.api.peers import LIST_PEERS, SHOW_DIRECTORY, AgentView, Directory, PeerView
 from sublet.daemon.api.results import (
     APPLY_RESULT,
@@ -81,6 +114,10 @@ class FakeDaemonApi:
         self.lend_roots = ["/srv/projects"]
         self.max_ttl_seconds = 7200
         self.refuses: SubletError | None = None
+        self.elsewhere: list[FederatedAgentView] = []
+        self.panels: dict[str, PanelView] = {}
+        self.panel_requests: list[CreatePanel] = []
+        self.broadcasts: list[BroadcastView] = []
         self.breaks: Exception | None = None
         self._keys: dict[tuple[str, str], str] = {}
         self._news = asyncio.Condition()
@@ -270,6 +307,74 @@ class FakeDaemonApi:
     async def show_directory(self, request: Nothing, caller: Subject) -> Directory:
         self.callers.append(caller)
         return Directory(node_id=NODE_ID, peers=self.peers, lend_roots=self.lend_roots)
+
+    @plays(LIST_ALL_AGENTS)
+    async def list_all_agents(self, request: Nothing, caller: Subject) -> list[FederatedAgentView]:
+        return self.elsewhere
+
+    @plays(FIND_AGENT)
+    async def find_agent(self, request: Find, caller: Subject) -> FoundAgent:
+        one = self.elsewhere[0]
+        return FoundAgent(address=one.address, peer=one.peer, agent_id=one.agent_id, why="the only one")
+
+    @plays(BROADCAST)
+    async def broadcast(self, request: Broadcast, caller: Subject) -> BroadcastSent:
+        said = BroadcastView(
+            message_id="m1",
+            from_agent="human@here.local",
+            peer=None,
+            message_type=request.message_type,
+            text=request.text,
+            at=AT,
+        )
+        self.broadcasts.append(said)
+        heard = [BroadcastHeard(peer="bob"), BroadcastHeard(peer="eve", why_not="policy takes no such events")]
+        return BroadcastSent(
+            message_id="m1", room_id="!agent-broadcast:here.local", from_agent=said.from_agent, at=AT, heard=heard
+        )
+
+    @plays(LIST_BROADCASTS)
+    async def list_broadcasts(self, request: ListBroadcasts, caller: Subject) -> list[BroadcastView]:
+        return self.broadcasts[-request.limit :]
+
+    @plays(CREATE_PANEL)
+    async def create_panel(self, request: CreatePanel, caller: Subject) -> PanelView:
+        self.panel_requests.append(request)
+        return next(iter(self.panels.values()))
+
+    @plays(GET_PANEL)
+    async def get_panel(self, request: OnePanel, caller: Subject) -> PanelView:
+        return self.panels[request.panel_id]
+
+    @plays(WAIT_FOR_PANEL)
+    async def wait_for_panel(self, request: WaitForPanel, caller: Subject) -> PanelView:
+        self.panels[request.panel_id] = self.panels[request.panel_id].model_copy(update={"state": "over"})
+        return self.panels[request.panel_id]
+
+    @plays(CANCEL_PANEL)
+    async def cancel_panel(self, request: OnePanel, caller: Subject) -> PanelView:
+        self.cancelled.append(request.panel_id)
+        return self.panels[request.panel_id].model_copy(update={"state": "over"})
+
+    @plays(REVIEW_PANEL)
+    async def review_panel(self, request: OnePanel, caller: Subject) -> PanelReview:
+        changes = [PanelChange(member=one, change="changed", lines_added=one, lines_deleted=0) for one in (1, 2)]
+        return PanelReview(panel=self.panels[request.panel_id], files=[PanelFile(path="a\nb.py", changes=changes)])
+
+    @plays(APPLY_MEMBER)
+    async def apply_member(self, request: ApplyMember, caller: Subject) -> PanelApplied:
+        panel = self.panels[request.panel_id]
+        one = panel.members[request.member - 1]
+        assert one.change_set is not None
+        closed = one.change_set.model_copy(update={"status": "applied"})
+        applied = Applied(delegation_id=one.delegation_id, applied=["a.py"], change_set=closed)
+        others = [each.delegation_id for each in panel.members if each is not one]
+        return PanelApplied(panel_id=panel.panel_id, member=request.member, applied=applied, discarded=others)
+
+    @plays(DISCARD_PANEL)
+    async def discard_panel(self, request: OnePanel, caller: Subject) -> PanelDiscarded:
+        panel = self.panels[request.panel_id]
+        return PanelDiscarded(panel_id=panel.panel_id, discarded=[one.delegation_id for one in panel.members])
 
     @plays(LIST_PEERS)
     async def list_peers(self, request: Nothing, caller: Subject) -> list[PeerView]:

@@ -94,6 +94,7 @@ class Node:
                     for other in self.world.nodes
                     if other is not self and other.alias not in self.forgotten
                 ],
+                pinned=self._pinned,
                 agents=lambda: self.agents,
                 names=self.ledger,
                 carrier=self,
@@ -107,12 +108,16 @@ class Node:
         )
         return self.federation
 
+    def _pinned(self, node: str) -> KnownNode | None:
+        found = next((one for one in self.world.nodes if one.own.node_id == node), None)
+        return found.known() if found is not None and found.alias not in self.forgotten else None
+
     def known(self) -> KnownNode:
         """Return it as the others have pinned it."""
         key = bytes(self.own.key.verify_key)
         return KnownNode(node_id(key), key, fingerprint(key), self.alias)
 
-    async def _tell(self, what: Literal["node", "agent", "task"], data: Mapping[str, JsonValue]) -> None:
+    async def _tell(self, what: Literal["node", "agent", "task", "message"], data: Mapping[str, JsonValue]) -> None:
         self.told.append((what, data))
 
     # Carrier

@@ -162,6 +162,17 @@ def full_delegation() -> DelegationRecord:
             "follow_ups": [{"id": "f", "prompt": "p", "digest": "d", "state": "failed", "why": "w"}],
             "settled": True,
             "taken_back": True,
+            "panel": {
+                "id": "pnl_1",
+                "to": "capability:x",
+                "index": 1,
+                "members": [{"delegation_id": "dlg_1", "address": "a@n", "peer": "p", "agent": "a", "why": "w"}],
+                "check": "make",
+                "check_seconds": 5,
+                "stop": "first_pass",
+                "max_agent_seconds": 9,
+                "outcome": {"state": "failed", "seconds": 1.5, "exit_code": 2, "reason": "r", "output": "o"},
+            },
             "generation": 3,
         }
     )

@@ -12,7 +12,6 @@ import anyio
 
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.declaring.declaration import Declaration
-from sublet.messaging.declaring.registry import Registry
 from sublet.messaging.identities.keyring import LocalEntity
 from sublet.messaging.membership.consent import ConsentRules
 from sublet.messaging.ports.agreed import KeepsAgreed
@@ -21,9 +20,11 @@ from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.question import NONCE_BYTES, encode_question
 from support.consents import TakesAll
 from support.memory_network import MemoryHub, MemoryNetwork
-from support.rooms import Peer, local_entity
+from support.rooms import Peer, local_entity, registry_of
 
 SECONDS = 30
+PAUSE_SECONDS = 0.02
+"""Between two questions, so that whoever waits leaves the processor to what it waits for."""
 
 
 class Member:
@@ -48,6 +49,7 @@ class Member:
         with anyio.fail_after(SECONDS):
             while not wanted(await self.bodies(room)):
                 await self.service.asking.room(room)
+                await anyio.sleep(PAUSE_SECONDS)
 
 
 @asynccontextmanager
@@ -78,7 +80,7 @@ async def member(
     network = hub.join()
     service = MessagingService(
         path / f"{name}.db",
-        Registry([*BUILT_INS, *more]),
+        registry_of((*BUILT_INS, *more)),
         network,
         [local_entity(name, client)],
         lambda: time.time_ns() // 1_000_000,

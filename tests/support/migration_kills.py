@@ -2,7 +2,7 @@
 
 Usage: python -m support.migration_kills DIRECTORY, with ``tests`` on the path. It prints one JSON object: how many
 kills there were and in how many of them each store was found old or new, or ``wrong`` with what was found instead. Each
-kill is a SIGKILL of a real process; the state is made afresh for each.
+kill is a SIGKILL of a real process, and each finds a copy of the state as it was.
 """
 
 from __future__ import annotations
@@ -144,11 +144,13 @@ def copy_of(directory: Path, name: str) -> str:
 
 def main(place: Path) -> int:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    directory = place / "state"
+    directory, made = place / "state", place / "made"
+    make_old(made)
     told: Counter[str] = Counter()
     wrong: list[str] = []
     for line in range(1, MAX_LINES):
-        make_old(directory)
+        shutil.rmtree(directory, ignore_errors=True)
+        shutil.copytree(made, directory)
         was_killed = killed_at(line, _TRACED, partial(run, directory))
         left = judge(directory)
         told[" ".join(left[:3])] += 1

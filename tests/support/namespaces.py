@@ -121,17 +121,28 @@ def three_machines() -> Iterator[tuple[Machine, Machine, Machine]]:
     The one in the middle is at ``10.203.1.1`` for the first, which is its ``address``, and at ``10.203.2.1`` for the
     last one.
     """
+    with machines_around(2) as (middle, (left, right)):
+        yield left, middle, right
+
+
+@contextmanager
+def machines_around(count: int) -> Iterator[tuple[Machine, Sequence[Machine]]]:
+    """One namespace in the middle, which forwards nothing, and others that have a cable to it alone.
+
+    The one in the middle is at ``10.203.N.1`` for the Nth of them, counted from 1; for the first, that is its
+    ``address``.
+    """
     tag = secrets.token_hex(3)
-    left = Machine(f"sublet-{tag}-a", "10.203.1.2", f"sl{tag}a")
-    middle = Machine(f"sublet-{tag}-m", "10.203.1.1", f"sl{tag}l")
-    right = Machine(f"sublet-{tag}-b", "10.203.2.2", f"sl{tag}b")
+    middle = Machine(f"sublet-{tag}-m", "10.203.1.1", f"sl{tag}m1")
+    around = [Machine(f"sublet-{tag}-{at}", f"10.203.{at}.2", f"sl{tag}o{at}") for at in range(1, count + 1)]
     made: list[str] = []
     try:
-        for machine in (left, middle, right):
+        for machine in (middle, *around):
             _run("ip", "netns", "add", machine.namespace)
             made.append(machine.namespace)
             _run("ip", "-n", machine.namespace, "link", "set", "lo", "up")
-        for outer, cable, address in ((left, middle.cable, middle.address), (right, f"sl{tag}r", "10.203.2.1")):
+        for at, outer in enumerate(around, 1):
+            cable, address = f"sl{tag}m{at}", f"10.203.{at}.1"
             _run(
                 *("ip", "link", "add", outer.cable, "netns", outer.namespace),
                 *("type", "veth", "peer", "name", cable, "netns", middle.namespace),
@@ -142,7 +153,7 @@ def three_machines() -> Iterator[tuple[Machine, Machine, Machine]]:
             ):
                 _run("ip", "-n", space, "addr", "add", f"{here}/24", "dev", device)
                 _run("ip", "-n", space, "link", "set", device, "up")
-        yield left, middle, right
+        yield middle, around
     finally:
         for namespace in made:
             # The cables go with their ends.

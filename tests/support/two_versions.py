@@ -31,7 +31,7 @@ def two_versions(base: Path, commit: str) -> Iterator[Versions]:
         base: an empty directory.
         commit: of the older version.
     """
-    source = old_source(commit, base)
+    source = old_source(commit)
     old, new = Daemon(base / "a", environ=environment(source)), Daemon(base / "b")
     keys = sorted((bytes([number]) * 32 for number in range(2)), key=_node_of)
     for daemon, key in zip((old, new), keys, strict=True):

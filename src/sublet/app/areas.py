@@ -10,6 +10,7 @@ from sublet.app.governance import Governance, make_governance
 from sublet.app.ground import Ground
 from sublet.app.lending import Lending, make_lending
 from sublet.app.offices import OfficeArea, make_offices
+from sublet.app.panels import Panels, make_panels
 from sublet.app.peering import Peering, make_peering
 from sublet.app.rooms import Rooms, make_rooms
 from sublet.app.upkeep import Upkeep, make_upkeep
@@ -29,6 +30,7 @@ class Areas:
     agents: Agents
     working: Working
     federation: FederationArea
+    panels: Panels
     upkeep: Upkeep
 
 
@@ -46,5 +48,6 @@ async def make_areas(ground: Ground) -> Areas:
     agents = await make_agents(ground, governance, peering, rooms, lending)
     working = make_working(ground, governance, rooms, lending, agents)
     federation = await make_federation(ground, governance, peering, rooms, agents)
+    panels = make_panels(ground, governance, lending, agents, federation)
     upkeep = make_upkeep(ground, governance, rooms, lending, agents)
-    return Areas(ground, governance, offices, peering, rooms, lending, agents, working, federation, upkeep)
+    return Areas(ground, governance, offices, peering, rooms, lending, agents, working, federation, panels, upkeep)

@@ -135,6 +135,7 @@ class Daemon:
                     Service("databases", upkeep.soundness.serve),
                     Service("end hooks", lending.hook.serve),
                     Service("staged results", lending.results.serve),
+                    areas.offices.telling,
                 ),
                 agents.supervising.running(),
                 services.running(
@@ -147,6 +148,7 @@ class Daemon:
                     *areas.rooms.services,
                     *areas.federation.services,
                     areas.offices.running,
+                    areas.panels.running,
                     Service("addresses of peers", areas.peering.whereabouts.serve),
                     Service("what was set aside", partial(keep_swept, ground.aside)),
                 ),

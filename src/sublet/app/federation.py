@@ -6,38 +6,48 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Literal
 
 from sublet.app.agents import Agents
 from sublet.app.governance import Governance
 from sublet.app.ground import Ground
+from sublet.app.node_http import NodeHttp
 from sublet.app.peering import Peering
 from sublet.app.rooms import Rooms
 from sublet.daemon.api.sessions import AskAnswer, AskBegun, AskOutput
 from sublet.daemon.federation.admission import NodeAdmission
+from sublet.daemon.federation.finding import Finding
 from sublet.daemon.federation.ledger import FederationLedger
 from sublet.daemon.federation.ledger_schema import STORE_NAME
 from sublet.daemon.federation.service import FederationParts, FederationService
 from sublet.daemon.federation.settings_file import SettingsFile
 from sublet.daemon.federation.work import NodeWork
+from sublet.daemon.peering.peers import MAX_PEERS, Peer
+from sublet.daemon.rooms.relayed_nodes import RelayedNodes
 from sublet.daemon.supervising.asking import AdmittedRequest
+from sublet.federation.carriers import Carriers
 from sublet.federation.node import Around, Federation
 from sublet.federation.ports import KnownNode, OwnAgent
 from sublet.federation.post import Own
-from sublet.federation.settings import FEDERATION_FILE
+from sublet.federation.settings import FEDERATION_FILE, Settings
 from sublet.policy.decision import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
 from sublet.protocol.events import EventKind
-from sublet.protocol.federation.addresses import default_node_name, node_name
+from sublet.protocol.federation.addresses import NodeName, default_node_name, node_name
 from sublet.protocol.federation.events import MAX_CAPABILITIES
 from sublet.protocol.ids import AGENT_ID
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.supervisor_agent import AGENT, ANSWER
 from sublet.tasks import Service
 
-_KINDS = {"node": EventKind.NODE_STATE, "agent": EventKind.NODE_AGENT, "task": EventKind.NODE_TASK}
+_KINDS = {
+    "node": EventKind.NODE_STATE,
+    "agent": EventKind.NODE_AGENT,
+    "task": EventKind.NODE_TASK,
+    "message": EventKind.NODE_MESSAGE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +57,15 @@ class FederationArea:
     Args:
         federation: knows the nodes.
         settings: ``federation.toml``.
+        finding: finds agents of all nodes.
+        http: reaches nodes that are not paired.
         service: the operations on nodes.
     """
 
     federation: Federation
     settings: SettingsFile
+    finding: Finding
+    http: NodeHttp
     service: FederationService
 
     @property
@@ -59,8 +73,13 @@ class FederationArea:
         """What has to run."""
         return [
             Service("federation", self.federation.serve),
-            Service("federation.toml", partial(self.settings.watch, self.federation.look)),
+            Service("federation.toml", partial(self.settings.watch, self._changed)),
+            Service("federation over HTTP", self.http.serve),
         ]
+
+    def _changed(self) -> None:
+        self.http.look()
+        self.federation.paired()
 
 
 async def make_federation(
@@ -74,14 +93,23 @@ async def make_federation(
     """
     identity, offer, supervising = ground.identity, ground.offer, agents.supervising
     settings = await SettingsFile.load(ground.config_dir / FEDERATION_FILE)
-    chosen = settings.now().node_id
-    name = node_name(chosen) if chosen else default_node_name(socket.gethostname(), identity.public_key)
+    name = own_name(settings.now(), identity.public_key)
     ledger = FederationLedger(ground.state_dir / STORE_NAME)
     await ledger.open()
     ground.opened.wait_for(ledger.aclose)
 
+    http = NodeHttp(identity.key, ground.state_dir / "keys", settings.now, peering.peers.list)
+    ground.opened.wait_for(http.aclose)
+
     def known() -> list[KnownNode]:
-        return [KnownNode(one.node_id, one.public_key, one.fingerprint, one.name) for one in peering.peers.list()]
+        return [known_node(one) for one in peering.peers.list()] + http.listed.known()
+
+    def paired(node_id: str) -> KnownNode | None:
+        peer = peering.peers.by_node_id(node_id)
+        return known_node(peer) if peer is not None else None
+
+    def pinned(node_id: str) -> KnownNode | None:
+        return paired(node_id) or http.listed.pinned(node_id)
 
     def offered() -> dict[OwnAgent, bool]:
         running = supervising.dispatcher.running
@@ -93,7 +121,7 @@ async def make_federation(
         metadata: dict[str, JsonValue] = {AGENT: agent_id, ANSWER: False}
         return supervising.asking.ask(AdmittedRequest(text, caller, owner, chain, metadata), None)
 
-    async def tell(what: Literal["node", "agent", "task"], data: Mapping[str, JsonValue]) -> None:
+    async def tell(what: Literal["node", "agent", "task", "message"], data: Mapping[str, JsonValue]) -> None:
         await ground.journal.events.append_event(_KINDS[what], None, data)
 
     federation = Federation(
@@ -101,30 +129,52 @@ async def make_federation(
             own=Own(name, identity.key, identity.node_id, identity.fingerprint),
             settings=settings.now,
             known=known,
+            pinned=pinned,
             agents=offered,
             names=ledger,
-            carrier=rooms.nodes,
+            carrier=Carriers(rooms.nodes, http.caller),
             admission=NodeAdmission(governance.gate),
             work=NodeWork(ask, supervising.asking.make_room),
             ledger=ledger,
             tell=tell,
         )
     )
-    rooms.nodes.begin(federation.receive, federation.look)
+    rooms.nodes.begin(federation.receive, federation.look, RelayedNodes(identity.key, paired))
+    http.begin(federation.own, federation.receive, federation.paired)
     peering.peers.listeners.append(federation.paired)
+    finding = Finding(governance.gate, federation)
     service = FederationService(
         FederationParts(
             gate=governance.gate,
             federation=federation,
+            finding=finding,
             settings=settings,
             agents=lambda: list(offered()),
             ask=ask,
             chain_of=ground.callers.chain,
             max_depth=ground.config.supervisor.max_depth,
             wall=time.time,
+            said=ground.journal.events.newest_of,
+            http=http,
         )
     )
-    return FederationArea(federation, settings, service)
+    return FederationArea(federation, settings, finding, http, service)
+
+
+@lru_cache(MAX_PEERS)
+def known_node(peer: Peer) -> KnownNode:
+    """Return a peer as federation knows it."""
+    return KnownNode(peer.node_id, peer.public_key, peer.fingerprint, peer.name)
+
+
+def own_name(settings: Settings, public_key: bytes) -> NodeName:
+    """Return what this node calls itself: as federation.toml says, or as its machine is called.
+
+    Args:
+        settings: of federation.toml.
+        public_key: raw Ed25519 key of this node.
+    """
+    return node_name(settings.node_id) if settings.node_id else default_node_name(socket.gethostname(), public_key)
 
 
 def own_agent(config: AgentConfig) -> OwnAgent:

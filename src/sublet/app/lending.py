@@ -8,7 +8,8 @@ from sublet.app.governance import Governance
 from sublet.app.ground import Ground
 from sublet.app.peering import Peering
 from sublet.app.rooms import Rooms
-from sublet.daemon.control.delegation_service import DelegationParts, DelegationService
+from sublet.daemon.control.delegation_admission import DelegationAdmission, DelegationParts
+from sublet.daemon.control.delegation_service import DelegationService
 from sublet.daemon.lending.delegator import Delegator
 from sublet.daemon.lending.end_hook import EndHook
 from sublet.daemon.lending.lent_access import DelegatorTools
@@ -40,6 +41,7 @@ class Lending:
         hook: runs the owner's program at the end of a delegation.
         delegator: runs delegations.
         results: reviews, applies and undoes what was staged.
+        admission: says which may begin, and begins them.
         delegations: the operations on them.
     """
 
@@ -52,6 +54,7 @@ class Lending:
     hook: EndHook
     delegator: Delegator
     results: StagedResults
+    admission: DelegationAdmission
     delegations: DelegationService
 
 
@@ -74,6 +77,17 @@ def make_lending(ground: Ground, governance: Governance, peering: Peering, rooms
         journal, data_plane, peering.link, trees, locks, state_dir / "leases", limits=bounds, rooms=rooms.lent
     )
     delegator = Delegator(tools, peering.of_delegation, hook.tell)
+    parts = DelegationParts(
+        git=git,
+        policy=policy,
+        gate=governance.gate,
+        delegator=delegator,
+        peers=peering.peers,
+        results=results,
+        chain_of=ground.callers.chain,
+        rest_of=ground.callers.rest,
+        max_depth=config.supervisor.max_depth,
+    )
     return Lending(
         data_plane=data_plane,
         reverse=reverse,
@@ -84,17 +98,6 @@ def make_lending(ground: Ground, governance: Governance, peering: Peering, rooms
         hook=hook,
         delegator=delegator,
         results=results,
-        delegations=DelegationService(
-            DelegationParts(
-                git=git,
-                policy=policy,
-                gate=governance.gate,
-                delegator=delegator,
-                peers=peering.peers,
-                results=results,
-                chain_of=ground.callers.chain,
-                rest_of=ground.callers.rest,
-                max_depth=config.supervisor.max_depth,
-            )
-        ),
+        admission=DelegationAdmission(parts),
+        delegations=DelegationService(parts),
     )

@@ -13,6 +13,7 @@ from sublet.app.governance import Governance
 from sublet.app.ground import Ground
 from sublet.daemon.net.addresses import is_loopback, is_wildcard, outward_address
 from sublet.daemon.offices.guard import OfficeGuard
+from sublet.daemon.offices.news import OfficeNews
 from sublet.daemon.offices.service import OfficeParts, OfficeService
 from sublet.daemon.offices.store import OfficeStore
 from sublet.daemon.peering.identity import TlsFiles, load_tls
@@ -30,21 +31,25 @@ class OfficeArea:
     Args:
         service: the operations on offices.
         running: serves clients, as soon as there is an office.
+        telling: writes down what happens in offices.
     """
 
     service: OfficeService
     running: Service
+    telling: Service
 
 
 async def make_offices(ground: Ground, governance: Governance) -> OfficeArea:
     """Read which offices there are; nobody is let in yet."""
     store = await OfficeStore.load(ground.journal)
-    offices, calls, place = Offices(), Calls(), OfficePlace()
-    desk = Desk(offices, calls, store, OfficeGuard(governance.gate, governance.calls))
+    news = OfficeNews(ground.journal.events)
+    offices, calls, place = Offices(news.moved), Calls(), OfficePlace()
+    desk = Desk(offices, calls, store, OfficeGuard(governance.gate, governance.calls, news))
     serving = _Serving(ground, store, offices, desk, place)
     return OfficeArea(
         service=OfficeService(OfficeParts(governance.gate, store, offices, calls, desk, place, serving.certificate)),
         running=Service("offices", serving.serve),
+        telling=Service("events of offices", news.serve),
     )
 
 

@@ -51,6 +51,7 @@ def operation_table(areas: Areas, status: Status, web_logins: WebLogins) -> Oper
         areas.agents.supervising.service,
         *areas.rooms.serving,
         areas.federation.service,
+        areas.panels.service,
         ConfigService(gate, ground.config),
         areas.governance.rules,
         WebService(gate, web_logins, ground.places.web_page),

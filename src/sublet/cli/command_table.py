@@ -120,7 +120,7 @@ TABLE: Final[Mapping[str, Entry]] = {
     "gateway": Entry("Governance", "governance.gateways:gateway", "Programs that bring requests, and carry answers."),
     "office": Entry(
         "Offices",
-        "offices.office:office",
+        "offices.serve_tools:office",
         "Offices, in which one Agent uses the tools of Computers (A2C-SMCP).",
     ),
     "approvals": Entry("Approving", "approving.approvals:approvals", "Calls of agents that wait for your yes or no."),

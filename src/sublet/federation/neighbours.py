@@ -40,6 +40,7 @@ class Neighbour:
         due: seconds of the steady clock at which it is looked after again.
         pause: seconds until it is tried again.
         beat_at: when our agents were told of last, by the steady clock.
+        unsure: whether it may not know all that there is to tell of our agents.
         answer_to: id of the registration that it waits for an answer to; empty for none.
         heard: Unix seconds of what came from it last.
         told: agents of ours of which it knows, as they were told.
@@ -55,6 +56,7 @@ class Neighbour:
     due: float = 0.0
     pause: float = FIRST_PAUSE_SECONDS
     beat_at: float = 0.0
+    unsure: bool = False
     answer_to: str = ""
     heard: float | None = None
     told: dict[str, OwnAgent] = field(default_factory=dict)
@@ -94,6 +96,7 @@ class Neighbours:
     Args:
         own: our name.
         known: returns the nodes whose keys are pinned.
+        pinned: returns one of them by its node id, however many there are.
         names: keeps whose a name is.
         settings: as they are now.
         unnamed: called with a name that a node does not go by any more, or not rightly.
@@ -103,16 +106,20 @@ class Neighbours:
         self,
         own: NodeName,
         known: Callable[[], Iterable[KnownNode]],
+        pinned: Callable[[str], KnownNode | None],
         names: Names,
         settings: Callable[[], Settings],
         unnamed: Callable[[NodeName], object],
     ) -> None:
         self._own = own
         self._known = known
+        self._pinned = pinned
         self._names = names
         self._settings = settings
         self._unnamed = unnamed
         self._by_id: dict[str, Neighbour] = {}
+        self._by_name: dict[NodeName, Neighbour] = {}
+        self._by_alias: dict[str, Neighbour] = {}
 
     def refresh(self) -> list[Neighbour]:
         """Look who is paired now; return those who are no more."""
@@ -127,6 +134,7 @@ class Neighbours:
                 self._by_id[node_id] = Neighbour(node)
             else:
                 neighbour.node = node
+        self._by_alias = {one.node.alias: one for one in self._by_id.values()}
         return gone
 
     def all(self) -> list[Neighbour]:
@@ -143,16 +151,21 @@ class Neighbours:
 
     def holds(self, neighbour: Neighbour) -> bool:
         """Tell whether the key of a node is pinned at this very moment: whoever has waited asks when it goes on."""
-        return self.has(neighbour) and any(one.id == neighbour.node.id for one in self._known())
+        return self.has(neighbour) and self._pinned(neighbour.node.id) is not None
 
     def by_alias(self, alias: str) -> Neighbour | None:
         """Return the node that the person here calls so."""
-        return next((one for one in self._by_id.values() if one.node.alias == alias), None)
+        return self._by_alias.get(alias)
+
+    def named(self, name: NodeName) -> Neighbour | None:
+        """Return the node that goes by a name, and rightly so; what the person here calls it does not count."""
+        return self._by_name.get(name)
 
     def by_name(self, name: str) -> Neighbour | None:
         """Return the node of a name: what the person here calls it comes before what a node calls itself."""
         mine = self.by_alias(name)
-        return mine or next((one for one in self._by_id.values() if one.name == name and not one.refused), None)
+        named = self._by_name.get(NodeName(name))
+        return mine or (named if named is not None and not named.refused else None)
 
     async def called(self, neighbour: Neighbour, name: NodeName) -> None:
         """Take the name that a node has proven to call itself.
@@ -176,6 +189,10 @@ class Neighbours:
     def _goes_by(self, neighbour: Neighbour, name: NodeName | None) -> None:
         """Note its name. What it told under another one is forgotten, so that it has one share of the table."""
         before, neighbour.name = neighbour.name, name
+        if before is not None and self._by_name.get(before) is neighbour:
+            del self._by_name[before]
+        if name is not None:
+            self._by_name[name] = neighbour
         if before is not None and before != name:
             self._unnamed(before)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sublet.federation.ports import OwnAgent
-from sublet.protocol.federation.events import AgentRegistered, AgentUnregistered, StatusUpdate
+from sublet.protocol.federation.addresses import NodeName
+from sublet.protocol.federation.events import AgentRegistered, AgentUnregistered, Heartbeat, StatusUpdate
 
 
 class News:
@@ -26,3 +29,22 @@ class News:
     def __bool__(self) -> bool:
         """Tell whether there is anything new."""
         return bool(self.gone or self.registered or self.statuses)
+
+
+def registrations(agents: Iterable[OwnAgent], node: NodeName, now: str) -> list[AgentRegistered]:
+    """Return what tells that agents of a node are there, at a time (RFC 3339)."""
+    return [
+        AgentRegistered(
+            agent_id=one.agent_id,
+            node_id=node,
+            runtime_type=one.runtime_type,
+            capabilities=list(one.capabilities),
+            timestamp=now,
+        )
+        for one in agents
+    ]
+
+
+def heartbeats(news: News, node: NodeName, now: str) -> list[Heartbeat]:
+    """Return what tells that all agents of a node are there still, at a time (RFC 3339)."""
+    return [Heartbeat(agent_id=one, node_id=node, status=said[0], timestamp=now) for one, said in news.at.items()]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -12,6 +14,7 @@ import anyio
 import structlog
 
 from sublet.federation.asking import Asking
+from sublet.federation.broadcasts import Broadcasts
 from sublet.federation.neighbours import Neighbour, Neighbours
 from sublet.federation.own_statuses import OwnStatuses
 from sublet.federation.ports import (
@@ -65,6 +68,7 @@ class Around:
         own: this node.
         settings: as they are now.
         known: the nodes whose keys are pinned.
+        pinned: one of them by its node id.
         agents: ours that are offered now, and whether each is at work.
         names: keeps whose a name is.
         carrier: carries bytes.
@@ -74,11 +78,13 @@ class Around:
         tell: the log of events.
         steady: seconds that never go back.
         wall: Unix seconds.
+        chance: returns a number from 0 to 1, by which heartbeats are spread.
     """
 
     own: Own
     settings: Callable[[], Settings]
     known: Callable[[], Iterable[KnownNode]]
+    pinned: Callable[[str], KnownNode | None]
     agents: Callable[[], Mapping[OwnAgent, bool]]
     names: Names
     carrier: Carrier
@@ -88,6 +94,7 @@ class Around:
     tell: Telling
     steady: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
+    chance: Callable[[], float] = random.SystemRandom().random
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +117,21 @@ class Federation:
         self._statuses = OwnStatuses()
         steady, wall = around.steady, around.wall
         self.neighbours = Neighbours(
-            around.own.name, around.known, around.names, around.settings, self.table.remove_node
+            around.own.name, around.known, around.pinned, around.names, around.settings, self.table.remove_node
         )
         self._post = Post(around.own, around.settings, self.neighbours, around.carrier, steady, wall)
         self._asking = Asking(around.own, self.neighbours, self.table, self._post, self._trusts, wall)
+        self.broadcasts = Broadcasts(
+            around.own,
+            around.settings,
+            self.neighbours,
+            self._post,
+            self._trusts,
+            around.admission,
+            around.tell,
+            steady,
+            wall,
+        )
         self._working = Working(
             around.own,
             around.settings,
@@ -140,9 +158,10 @@ class Federation:
             around.admission,
             around.tell,
             self._working.greeted,
-            self.look,
+            self._soon,
             steady,
             wall,
+            around.chance,
         )
 
     @property
@@ -152,12 +171,20 @@ class Federation:
 
     def paired(self) -> None:
         """Look at once who is paired: whoever is no more has nothing of us, and nothing here, from now on."""
+        self._refresh()
+        self.look()
+
+    def _refresh(self) -> None:
         for gone in self.neighbours.refresh():
             self._working.forget(gone.node.id)
-        self.look()
 
     def look(self) -> None:
         """Look at once what there is to tell: somebody was paired or reached, or an agent has changed."""
+        self._presence.unsure()
+        self._wake.set()
+
+    def _soon(self) -> None:
+        """Look at once what is due, where nothing has changed that each node has to be told."""
         self._wake.set()
 
     async def serve(self) -> None:
@@ -168,7 +195,7 @@ class Federation:
                 await self._working.begin(group)
                 while True:
                     again = anyio.current_time() + TOGETHER_SECONDS
-                    self.paired()
+                    self._refresh()
                     self._wake = anyio.Event()
                     pause = self._presence.round(group)
                     with anyio.move_on_after(pause):
@@ -218,6 +245,8 @@ class Federation:
                 await self._working.take(neighbour, envelope, event)
             case TaskResponse():
                 self._asking.take_response(neighbour, event)
+            case AgentMessage() if event.to_agent is None:
+                await self.broadcasts.take(neighbour, envelope, event)
             case AgentMessage() if event.message_type == PROGRESS:
                 self._asking.take_progress(neighbour, event)
             case AgentMessage() if event.message_type == CANCEL:
@@ -283,24 +312,45 @@ class Federation:
             capability: which.
             usable: whether the caller may have it.
         """
-        by_name = {
-            one.name: one for one in self.neighbours.all() if one.name is not None and one.greeted and self._trusts(one)
-        }
-        able = (
-            (entry, by_name[entry.address.node])
-            for entry in self.table.able(capability, MAX_COMPARED_OF_NODE)
-            if entry.address.node in by_name
-        )
-        found = [one for one in islice(able, MAX_COMPARED) if usable(*one)]
+        found = self._usable(capability, usable)
         if not found:
             return None
-        entry, neighbour = min(
-            found, key=lambda one: (one[0].status != AgentStatus.IDLE, -one[0].last_seen, str(one[0].address))
+        return _choice(capability, min(found, key=_rank), 0, len(found))
+
+    def several(self, capability: str, usable: Callable[[AgentEntry, Neighbour], bool], wanted: int) -> list[Choice]:
+        """Return the best agents that have a capability, of as many nodes as there are; as many as wanted, or fewer.
+
+        Args:
+            capability: which.
+            usable: whether the caller may have an agent.
+            wanted: how many, at most.
+        """
+        found = sorted(self._usable(capability, usable), key=_rank)
+        of_node: Counter[NodeName] = Counter()
+        ranked: list[tuple[int, int]] = []
+        for place, (entry, _) in enumerate(found):
+            ranked.append((of_node[entry.address.node], place))
+            of_node[entry.address.node] += 1
+        return [_choice(capability, found[place], place, len(found)) for _, place in sorted(ranked)[:wanted]]
+
+    def _usable(
+        self, capability: str, usable: Callable[[AgentEntry, Neighbour], bool]
+    ) -> list[tuple[AgentEntry, Neighbour]]:
+        """Return the agents with a capability that may be had."""
+        trusted: dict[NodeName, Neighbour | None] = {}
+
+        def asked_at(node: NodeName) -> Neighbour | None:
+            if node not in trusted:
+                one = self.neighbours.named(node)
+                trusted[node] = one if one is not None and one.greeted and self._trusts(one) else None
+            return trusted[node]
+
+        able = (
+            (entry, neighbour)
+            for entry in self.table.able(capability, MAX_COMPARED_OF_NODE)
+            if (neighbour := asked_at(entry.address.node)) is not None
         )
-        others = f", the first of {len(found)}" if len(found) > 1 else ", the only one"
-        return Choice(
-            entry.address, neighbour.node.alias, f"{entry.address} has {capability} and is {entry.status}{others}"
-        )
+        return [one for one in islice(able, MAX_COMPARED) if usable(*one)]
 
     def _trusts(self, neighbour: Neighbour) -> bool:
         """Tell whether tasks are exchanged with a node; of one that has not said its name yet nobody knows better."""
@@ -314,3 +364,18 @@ class Federation:
         """Return what an agent of ours is at."""
         busy = next((at_work for one, at_work in self._around.agents().items() if one.agent_id == agent_id), False)
         return self._statuses.told(agent_id, "", busy=busy)[0]
+
+
+def _rank(one: tuple[AgentEntry, Neighbour]) -> tuple[bool, float, str]:
+    """Order agents as they are asked: idle, then heard of last, then by their addresses."""
+    entry = one[0]
+    return entry.status != AgentStatus.IDLE, -entry.last_seen, str(entry.address)
+
+
+def _choice(capability: str, found: tuple[AgentEntry, Neighbour], place: int, count: int) -> Choice:
+    entry, neighbour = found
+    which = ["first", "second", "third"][place] if place < 3 else f"number {place + 1}"
+    others = f", the {which} of {count}" if count > 1 else ", the only one"
+    return Choice(
+        entry.address, neighbour.node.alias, f"{entry.address} has {capability} and is {entry.status}{others}"
+    )

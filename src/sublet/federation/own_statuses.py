@@ -38,11 +38,12 @@ class OwnStatuses:
         self._tasks.pop(agent_id, None)
         self._set(agent_id, step(AgentStatus.BUSY, Happens.FAIL if failed else Happens.COMPLETE))
 
-    def recover(self) -> None:
-        """Let agents that have failed be asked again."""
-        for agent_id, state in [*self._states.items()]:
-            if state is AgentStatus.ERROR:
-                self._set(agent_id, step(state, Happens.RECOVER))
+    def recover(self) -> bool:
+        """Let agents that have failed be asked again; tell whether there were any."""
+        failed = [agent_id for agent_id, state in self._states.items() if state is AgentStatus.ERROR]
+        for agent_id in failed:
+            self._set(agent_id, step(AgentStatus.ERROR, Happens.RECOVER))
+        return bool(failed)
 
     def told(self, agent_id: str, node_id: str, *, busy: bool) -> tuple[str, str | None]:
         """Return an agent's status, and the id of the task of one node that it is at.

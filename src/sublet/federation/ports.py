@@ -24,12 +24,14 @@ class KnownNode:
         public_key: raw Ed25519 key.
         fingerprint: of that key.
         alias: what the person here calls it.
+        paired: whether it is a paired daemon, which can be lent a directory; else federation.toml lists its key.
     """
 
     id: str
     public_key: bytes
     fingerprint: str
     alias: str
+    paired: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,7 @@ class Admission(Protocol):
 class Telling(Protocol):
     """Tells the person of what happens: the log of events."""
 
-    async def __call__(self, what: Literal["node", "agent", "task"], data: Mapping[str, JsonValue]) -> None:
+    async def __call__(self, what: Literal["node", "agent", "task", "message"], data: Mapping[str, JsonValue]) -> None:
         """Write an event down."""
 
 

@@ -149,6 +149,9 @@ class Post:
         raw = await self._carrier.ask(neighbour.node, "server", b"")
         if raw is None:
             return False
+        refused = _receipt(raw).refusal if b'"accepted"' in raw[:MAX_RECEIPT_BYTES] else None
+        if refused is not None:
+            raise TaskRefused(refused.code, f"it does not take us: {refused.message}", refused.reason)
         page = read_server(raw, neighbour.node.public_key, now=self._wall())
         space = self._settings().room.namespace
         if space not in page.namespaces:
@@ -166,6 +169,7 @@ class Post:
         answers: str = "",
         chain: Chain = NOBODY,
         retry: RetryPolicy = DEFAULT_RETRY_POLICY,
+        to_all: bool = False,
     ) -> Receipt | None:
         """Send events, in as many envelopes as it takes; return the last receipt, None where the node is not reached.
 
@@ -179,6 +183,7 @@ class Post:
             answers: id of the envelope that this answers.
             chain: who called until here.
             retry: how often it is tried.
+            to_all: whether it is said in our broadcast room, and not in the node's own.
 
         Raises:
             TaskRefused: ``INVALID_PAYLOAD``: an event has no canonical form, or is too large;
@@ -186,7 +191,7 @@ class Post:
         """
         known = True
         for some in in_envelopes(events):
-            raw = self._sealed(neighbour, some, sender, answers, chain)
+            raw = self._sealed(neighbour, some, sender, answers, chain, to_all=to_all)
             one = await self._sent(neighbour, raw, retry)
             if one is None or not one.accepted:
                 return one
@@ -206,7 +211,14 @@ class Post:
         return None
 
     def _sealed(
-        self, neighbour: Neighbour, events: Sequence[FederationEvent], sender: str, answers: str, chain: Chain
+        self,
+        neighbour: Neighbour,
+        events: Sequence[FederationEvent],
+        sender: str,
+        answers: str,
+        chain: Chain,
+        *,
+        to_all: bool,
     ) -> bytes:
         if neighbour.name is None:
             raise TaskRefused(FederationCode.NODE_UNREACHABLE, neighbour.refused or "nobody knows its name", "name")
@@ -214,7 +226,9 @@ class Post:
             raw = seal(
                 Envelope(
                     event_id=f"${uuid.uuid4()}",
-                    room_id=federation_room(self._settings().room.namespace, neighbour.name),
+                    room_id=broadcast_room(self._own.name)
+                    if to_all
+                    else federation_room(self._settings().room.namespace, neighbour.name),
                     sender=f"@{sender}:{self._own.name}",
                     events=tuple(events),
                     origin=self._own.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from sublet.protocol.ids import FINGERPRINT
 FEDERATION_FILE: Final = "federation.toml"
 MAX_FILE_BYTES: Final = 1 << 20
 MAX_PEERS: Final = 1_000
+DEFAULT_HTTP_PORT: Final = 7676
 TABLE: Final = "agent_federation"
 
 
@@ -40,13 +42,37 @@ class RoomSettings(_Part):
         return _checked(namespace, text)
 
 
+class HttpSettings(_Part):
+    """``[agent_federation.http]``, our addition: whether nodes that are not paired are reached over HTTP."""
+
+    enabled: bool = False
+    listen: str = f"127.0.0.1:{DEFAULT_HTTP_PORT}"
+    tls: bool = True
+    allow_plaintext: bool = False
+
+    @field_validator("listen")
+    @classmethod
+    def _is_place(cls, text: str) -> str:
+        host, _ = split_listen(text)
+        if not host:
+            raise ValueError("it is no address and port, such as 127.0.0.1:7676 or [::1]:7676")
+        return text
+
+    @model_validator(mode="after")
+    def _tells_nobody(self) -> HttpSettings:
+        if not self.tls and not self.allow_plaintext and not _is_loopback(split_listen(self.listen)[0]):
+            raise ValueError("without tls it listens on a loopback address alone, or allow_plaintext has to be true")
+        return self
+
+
 class PeerSettings(_Part):
-    """One of ``[[agent_federation.peers]]``."""
+    """One of ``[[agent_federation.peers]]``. ``fingerprint`` and ``allow_plaintext`` are our additions."""
 
     node_id: str
     url: Annotated[str, Field(max_length=2_000)] | None = None
     trusted: bool = True
     fingerprint: str | None = None
+    allow_plaintext: bool = False
 
     @field_validator("node_id")
     @classmethod
@@ -65,9 +91,26 @@ class PeerSettings(_Part):
     def _is_url(cls, text: str | None) -> str | None:
         if text is not None:
             parts = urlsplit(text)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
+            port = parts.port  # raises ValueError where it is none
+            plain = parts.path in ("", "/") and not (parts.query or parts.fragment or parts.username or parts.password)
+            if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or not text.isascii():
                 raise ValueError("it is no http or https URL of a host")
+            if not plain:
+                raise ValueError("it is more than scheme, host and port")
         return text
+
+    @property
+    def why_no_http(self) -> str:
+        """Why the node can't be called at its ``url``, whatever is switched on; empty where it can."""
+        if self.url is None:
+            return "it has no url"
+        parts = urlsplit(self.url)
+        reasons = []
+        if parts.scheme == "http" and not self.allow_plaintext and not _is_loopback(parts.hostname or ""):
+            reasons.append("plain http leaves this machine only with allow_plaintext: use https")
+        if self.fingerprint is None:
+            reasons.append("nobody knows its key: write down its fingerprint, which `sublet nodes --json` shows there")
+        return "; ".join(reasons)
 
 
 class Settings(_Part):
@@ -79,6 +122,7 @@ class Settings(_Part):
     agent_timeout_secs: Annotated[int, Field(ge=2, le=86_400)] = 120
     default_task_timeout_secs: Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)] = DEFAULT_TASK_SECONDS
     room: RoomSettings = RoomSettings()
+    http: HttpSettings = HttpSettings()
     peers: Annotated[list[PeerSettings], Field(max_length=MAX_PEERS)] = []
 
     @field_validator("node_id")
@@ -93,6 +137,9 @@ class Settings(_Part):
         names = [one.node_id for one in self.peers]
         if len(set(names)) != len(names):
             raise ValueError("peers: a node_id is there twice")
+        keys = [one.fingerprint for one in self.peers if one.fingerprint is not None]
+        if len(set(keys)) != len(keys):
+            raise ValueError("peers: a fingerprint is there twice")
         return self
 
     @property
@@ -115,6 +162,28 @@ class Settings(_Part):
     def misnamed(self, name: str, fingerprint: str) -> bool:
         """Tell whether the file gives a name to another key than the one that has it."""
         return any(one.node_id == name and one.fingerprint not in (None, fingerprint) for one in self.peers)
+
+
+def split_listen(text: str) -> tuple[str, int]:
+    """Return address and port of ``ADDRESS:PORT``, an IPv6 address in brackets; no address where it is none."""
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return "", 0
+    known = colon and port.isascii() and port.isdigit() and len(port) <= len("65535") and int(port) < 1 << 16
+    return (str(address), int(port)) if known and (":" in text.rpartition(":")[0]) == ("[" in text) else ("", 0)
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class _File(_Part):

@@ -23,6 +23,8 @@ from sublet.protocol.federation.statuses import AgentStatus
 
 MAX_AGENTS_OF_NODE: Final = 4_096
 MAX_AGENTS: Final = 131_072
+MAX_EVICTED: Final = 16_384
+"""In one pass, which holds up everything else in this process; the next one takes what is left."""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,7 +62,10 @@ class AgentTable:
         self._most_of_node = most_of_node
         self._count = 0
         self._nodes: dict[NodeName, dict[str, AgentEntry]] = {}
-        self._ids: dict[str, dict[NodeName, AgentEntry]] = {}
+        self._ids: dict[str, AgentEntry | dict[NodeName, AgentEntry]] = {}
+        """By id: the agent itself where only one node has it, as is usual, since a mapping for each took a quarter of
+        all that the table holds.
+        """
         self._able: dict[str, dict[NodeName, dict[str, AgentEntry]]] = {}
 
     def __len__(self) -> int:
@@ -102,7 +107,11 @@ class AgentTable:
             address, runtime_type, tuple(dict.fromkeys(capabilities)), AgentStatus.IDLE, None, steady, wall
         )
         self._nodes.setdefault(address.node, {})[address.agent_id] = entry
-        self._ids.setdefault(address.agent_id, {})[address.node] = entry
+        of_id = self._ids.setdefault(address.agent_id, entry)
+        if isinstance(of_id, dict):
+            of_id[address.node] = entry
+        elif of_id is not entry:
+            self._ids[address.agent_id] = {of_id.address.node: of_id, address.node: entry}
         self._enable(entry)
         self._count += 1
         return True
@@ -134,8 +143,9 @@ class AgentTable:
         if not of_node:
             del self._nodes[address.node]
         of_id = self._ids[address.agent_id]
-        del of_id[address.node]
-        if not of_id:
+        if isinstance(of_id, dict):
+            del of_id[address.node]
+        if of_id is entry or not of_id:
             del self._ids[address.agent_id]
         self._unable(entry)
         self._count -= 1
@@ -149,8 +159,12 @@ class AgentTable:
         return gone
 
     def evict(self, before: float) -> list[AgentEntry]:
-        """Forget all agents of which nothing was heard since ``before``, seconds of the steady clock; return them."""
-        gone = [entry for of_node in self._nodes.values() for entry in of_node.values() if entry.seen < before]
+        """Forget agents of which nothing was heard since ``before``, seconds of the steady clock; return them.
+
+        Of more than ``MAX_EVICTED`` those are left which the next pass finds.
+        """
+        silent = (entry for of_node in self._nodes.values() for entry in of_node.values() if entry.seen < before)
+        gone = list(islice(silent, MAX_EVICTED))
         for entry in gone:
             self.remove(entry.address)
         return gone
@@ -166,7 +180,8 @@ class AgentTable:
 
     def named(self, agent_id: str) -> Mapping[NodeName, AgentEntry]:
         """Return the agents with an id, by node."""
-        return self._ids.get(agent_id, {})
+        of_id = self._ids.get(agent_id, {})
+        return of_id if isinstance(of_id, dict) else {of_id.address.node: of_id}
 
     def able(self, capability: str, most_of_node: int = MAX_AGENTS_OF_NODE) -> Iterator[AgentEntry]:
         """Yield the agents that have a capability, of each node so many at most."""
@@ -180,6 +195,10 @@ class AgentTable:
     def all(self) -> list[AgentEntry]:
         """Return all agents, by node and id."""
         return [self._nodes[node][agent] for node in sorted(self._nodes) for agent in sorted(self._nodes[node])]
+
+    def nodes(self) -> list[NodeName]:
+        """Return the nodes that have agents, by name."""
+        return sorted(self._nodes)
 
     def _enable(self, entry: AgentEntry) -> None:
         node, agent_id = entry.address.node, entry.address.agent_id

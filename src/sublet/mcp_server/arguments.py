@@ -15,10 +15,12 @@ from sublet.mcp_server.answers import ReviewAction, Section
 from sublet.protocol.bounds import (
     MAX_PROMPT_CHARS,
     MAX_RESOURCES,
+    MAX_TTL_SECONDS,
 )
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.idle_fields import refuse_idle
 from sublet.protocol.near import did_you_mean
+from sublet.protocol.panels import MAX_CHECK_CHARS, MAX_MEMBERS, MIN_MEMBERS
 from sublet.protocol.text import clean_line
 from sublet.protocol.wire import DelegationId
 
@@ -106,7 +108,22 @@ class Subjects(Arguments):
     )
 
 
-class Delegate(LeaseOptions, Subjects):
+class OfPanel(Arguments):
+    """What ``delegate`` takes for a panel, which has several agents at once."""
+
+    panel: Annotated[int, Field(ge=MIN_MEMBERS, le=MAX_MEMBERS)] | None = Field(
+        default=None, description="So many agents at once, each a staged copy; peer: capability:x, or several by commas"
+    )
+    check: Annotated[str, Field(min_length=1, max_length=MAX_CHECK_CHARS)] | None = Field(
+        default=None, description="panel: command run on each result, sandboxed"
+    )
+    first_pass: bool = Field(default=False, description="panel: stop the others once one passes check")
+    agent_seconds: Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)] | None = Field(
+        default=None, description="panel: stop all after so long, times added"
+    )
+
+
+class Delegate(OfPanel, LeaseOptions, Subjects):
     """Arguments of ``delegate``: of a new delegation, or with ``delegation_id`` of what steers one that runs.
 
     Its options are those of the control API; here stand those alone that hosts are given narrower bounds for.
@@ -148,6 +165,10 @@ class Delegate(LeaseOptions, Subjects):
                     "; ".join(f"argument {name!r} is missing" for name in missing)
                     + "; or give the delegation_id of one that runs, and a prompt or ttl_seconds"
                 )
+            if self.panel is None:
+                refuse_idle(self, "can't go without panel", "check", "first_pass", "agent_seconds")
+            elif self.check is None:
+                refuse_idle(self, "can't go without check", "first_pass")
             return self
         if ("prompt" in given) == ("ttl_seconds" in given):
             raise ValueError(
@@ -192,6 +213,9 @@ class DelegateReview(Arguments):
     action: ReviewAction = Field(
         default="diff", description="diff, apply, discard, or undo what was applied or a live lease wrote"
     )
+    member: Annotated[int, Field(ge=1, le=MAX_MEMBERS)] | None = Field(
+        default=None, description="Of a panel: whose to apply; drops the others"
+    )
     partial: bool = Field(default=False, description="apply: with conflicts, apply what has none")
     cursor: Cursor = Field(default="0", description="diff: next_cursor of the last answer")
 
@@ -203,7 +227,7 @@ class DelegateReview(Arguments):
     @model_validator(mode="after")
     def _all_say_something(self) -> Self:
         if self.action != "apply":
-            refuse_idle(self, f"can't go with action {self.action}", "partial")
+            refuse_idle(self, f"can't go with action {self.action}", "partial", "member")
         if self.action != "diff":
             refuse_idle(self, f"can't go with action {self.action}", "cursor")
         return self
@@ -213,6 +237,9 @@ class DirectoryQuery(Arguments):
     """Arguments of ``directory``."""
 
     cursor: Cursor | DelegationId = Field(default="0", description="next_cursor of the last answer")
+    find: Annotated[str, Field(min_length=1, max_length=MAX_PEER_CHARS)] | None = Field(
+        default=None, description="`agent@node` or `capability:x`: who that is, and why"
+    )
 
     @field_validator("cursor", mode="before")
     @classmethod

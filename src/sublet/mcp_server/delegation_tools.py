@@ -20,7 +20,7 @@ from sublet.daemon.api.delegations import (
     ExtendDelegation,
     SayMore,
 )
-from sublet.daemon.api.federation import CAPABILITY, FIND_AGENT, Find
+from sublet.daemon.api.federation import CAPABILITY, FIND_AGENT, LIST_ALL_AGENTS, FederatedAgentView, Find
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.peers import SHOW_DIRECTORY
 from sublet.daemon.api.results import APPLY_RESULT, DISCARD_RESULT, REVIEW_RESULT, UNDO_RESULT, ApplyResult
@@ -32,8 +32,9 @@ from sublet.mcp_server.arguments import (
     DirectoryQuery,
 )
 from sublet.mcp_server.call import Call
-from sublet.mcp_server.present import present
-from sublet.mcp_server.present_directory import DELEGATIONS_PER_READ, present_directory
+from sublet.mcp_server.panel_tools import begin_panel, is_panel, panel_cancel, panel_review
+from sublet.mcp_server.present import MAX_WHY_CHARS, present
+from sublet.mcp_server.present_directory import DELEGATIONS_PER_READ, present_directory, present_found
 from sublet.mcp_server.present_review import present_applied, present_diff, present_discarded, present_undone
 from sublet.mcp_server.room_tools import rooms_of
 from sublet.protocol.errors import LocalCode, SubletError
@@ -49,6 +50,8 @@ CANCEL_SECONDS = 5.0
 async def delegate(call: Call, given: Delegate) -> Answer:
     """Lend a directory or steer a delegation that runs, and wait for the end where that is asked for."""
     if "delegation_id" not in given.model_fields_set:
+        if given.panel is not None:
+            return await begin_panel(call, given)
         return await _begin_and_follow(call, given)
     extended: int | None = None
     if "prompt" in given.model_fields_set:
@@ -74,7 +77,9 @@ async def _begin_and_follow(call: Call, given: Delegate) -> Delegation:
     began_at = rfc3339_of(time.time())
     begun = _Begun()
     try:
-        return await _followed(call, given, await begun.made_by(call, await _named(call, _asked(given))))
+        request, why = await _named(call, _asked(given))
+        shown = await _followed(call, given, await begun.made_by(call, request))
+        return shown.model_copy(update={"why": why})
     except anyio.get_cancelled_exc_class():
         view = begun.view
         if view is not None and view.created_at >= began_at and call.withdrawn():
@@ -145,14 +150,14 @@ def _asked(given: Delegate) -> CreateDelegation:
     return CreateDelegation.model_validate(given.model_dump(include=set(CreateDelegation.model_fields)))
 
 
-async def _named(call: Call, request: CreateDelegation) -> CreateDelegation:
-    """Return a request with its peer, where that was named as an agent of a node or by what it can do.
+async def _named(call: Call, request: CreateDelegation) -> tuple[CreateDelegation, str | None]:
+    """Return a request with its peer, where that was named by an address or a capability, and why it is this one.
 
     Raises:
         SubletError: ``NOT_FOUND`` where there is none.
     """
     if "@" not in request.peer and not request.peer.startswith(CAPABILITY):
-        return request
+        return request, None
     found = await call.operations.call(FIND_AGENT, Find(to=request.peer))
     if found.peer is None:
         raise SubletError(
@@ -160,16 +165,23 @@ async def _named(call: Call, request: CreateDelegation) -> CreateDelegation:
             f"{clean_line(found.address, 200)} is no agent of a peer",
             "directory shows who can be lent to.",
         )
-    return request.model_copy(update={"peer": f"{found.peer}/{found.agent_id}"})
+    named = request.model_copy(update={"peer": f"{found.peer}/{found.agent_id}"})
+    return named, clean_line(found.why, MAX_WHY_CHARS)
 
 
 async def delegate_cancel(call: Call, given: DelegateCancel) -> Answer:
-    """Stop a delegation and cut its access."""
+    """Stop a delegation, or all of a panel, and cut its access."""
+    if is_panel(given.delegation_id):
+        return await panel_cancel(call, given.delegation_id)
     return present(await call.operations.call(CANCEL_DELEGATION, OneDelegation(delegation_id=given.delegation_id)))
 
 
 async def delegate_review(call: Call, given: DelegateReview) -> Answer:
     """Show a staged result, write it into the directory, drop it, or take it back."""
+    if is_panel(given.delegation_id):
+        return await panel_review(call, given)
+    if given.member is not None:
+        raise SubletError(LocalCode.INVALID_ARGUMENT, "member goes with the handle of a panel", "Leave it out.")
     view = await call.view(given.delegation_id)
     operations, asked = call.operations, OneDelegation(delegation_id=given.delegation_id)
     if given.action == "diff":
@@ -186,10 +198,25 @@ async def delegate_review(call: Call, given: DelegateReview) -> Answer:
 async def directory(call: Call, given: DirectoryQuery) -> Answer:
     """Show which peers may be delegated to, which not and why, what may be lent, and the caller's rooms."""
     found = await call.operations.call(SHOW_DIRECTORY, Nothing())
+    if given.find is not None:
+        one = await call.operations.call(FIND_AGENT, Find(to=given.find))
+        return present_found(found, call.caller.roots, one)
     before = None if given.cursor[0].isdigit() else given.cursor
     known = await _delegations(call, before)
     start = 0 if before is not None else int(given.cursor.partition(":")[0])
-    return present_directory(found, call.caller.roots, await rooms_of(call), known, start, rest=before is not None)
+    rest = before is not None
+    elsewhere = [] if rest or start else await _elsewhere(call)
+    return present_directory(found, call.caller.roots, await rooms_of(call), known, start, rest=rest, nodes=elsewhere)
+
+
+async def _elsewhere(call: Call) -> list[FederatedAgentView]:
+    """Return the agents of other nodes; none for a caller that may not read them."""
+    try:
+        return [one for one in await call.operations.call(LIST_ALL_AGENTS, Nothing()) if one.peer is not None]
+    except SubletError as error:
+        if error.code is LocalCode.POLICY_DENIED:
+            return []
+        raise
 
 
 async def _delegations(call: Call, before: str | None) -> list[DelegationView]:

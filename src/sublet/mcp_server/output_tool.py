@@ -12,6 +12,7 @@ from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.mcp_server.answers import Answer, Delegation, Section
 from sublet.mcp_server.arguments import DelegateOutput
 from sublet.mcp_server.call import Call, ended
+from sublet.mcp_server.panel_tools import is_panel, panel_output
 from sublet.mcp_server.present import (
     CURSOR_RESERVE,
     MAX_ANSWER_CHARS,
@@ -30,6 +31,8 @@ MAX_READS = 10
 
 async def delegate_output(call: Call, given: DelegateOutput) -> Answer:
     """Show a delegation and one page of one section of it. Reading never consumes."""
+    if is_panel(given.delegation_id):
+        return await panel_output(call, given)
     view = await call.view(given.delegation_id)
     if given.section == "log":
         since, offset = _log_cursor(given.cursor)

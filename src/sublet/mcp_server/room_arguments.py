@@ -31,7 +31,9 @@ Place = Annotated[str, Field(pattern=r"^[0-9]{0,18}:[0-9]{1,18}$")]
 class SendMessage(Arguments):
     """Arguments of ``send_message``."""
 
-    to: Address = Field(description="Room id or name, @entity, AGENT@PEER, or a peer's name; see directory")
+    to: Address = Field(
+        description="Room id or name, @entity, AGENT@PEER, or a peer's name; !agent-broadcast: all nodes; see directory"
+    )
     message: Annotated[str, Field(min_length=1, max_length=MAX_BODY_CHARS)]
     reply_to: RefId | None = Field(default=None, description="ref_id of the message that this answers")
     reply_room: Address | None = Field(default=None, description="The room of that message, where it is another")

@@ -34,6 +34,7 @@ from sublet.daemon.api.room_news import (
 )
 from sublet.daemon.api.rooms import WHOAMI
 from sublet.mcp_server.answers import Answer
+from sublet.mcp_server.broadcast_tools import is_broadcast, read_broadcasts, say_to_all
 from sublet.mcp_server.call import Call
 from sublet.mcp_server.room_answers import (
     Event,
@@ -76,6 +77,8 @@ TOLD: Final = frozenset(
 
 async def send_message(call: Call, given: SendMessage) -> Answer:
     """Say something, and tell where it went."""
+    if is_broadcast(given.to):
+        return await say_to_all(call, given)
     words = Say(
         to=given.to,
         body=given.message,
@@ -101,6 +104,8 @@ async def send_message(call: Call, given: SendMessage) -> Answer:
 
 async def read_messages(call: Call, given: ReadMessages) -> Answer:
     """Show a page of messages, or one message in full."""
+    if is_broadcast(given.room):
+        return await read_broadcasts(call, given)
     if given.query is not None:
         return await found_answer(call.operations, given.query, given.room, given.limit, given.cursor)
     if given.ref_id is not None:

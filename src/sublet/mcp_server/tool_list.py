@@ -33,7 +33,18 @@ def _schema(model: type[BaseModel]) -> dict[str, object]:
     """Return the JSON Schema of ``model`` without what only repeats names; a model reads it with every request."""
     schema = _without_titles(model.model_json_schema())
     schema.pop("description", None)
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        schema["properties"] = {name: _without_null(field) for name, field in properties.items()}
     return schema
+
+
+def _without_null(field: dict[str, object]) -> dict[str, object]:
+    """Return a field that may be left out as what it is where it is given: null says the same as leaving it out."""
+    choices = [choice for choice in _choices(field) if choice.get("type") != "null"]
+    if len(choices) != 1 or field.get("default", "") is not None:
+        return field
+    return {**choices[0], **{name: value for name, value in field.items() if name not in ("anyOf", "default")}}
 
 
 def _trimmed(model: type[BaseModel]) -> dict[str, object]:

@@ -7,7 +7,6 @@ Computer were not there, unless policy says why.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
@@ -42,6 +41,7 @@ from sublet.protocol.offices.requests import (
     read_relayed,
     read_update,
 )
+from sublet.protocol.offices.wire import Wire, wire_size
 
 MAX_HANDLED: Final = 256
 """Events of one member that are being answered at one time."""
@@ -202,7 +202,8 @@ class Desk:
             if not answered.done():
                 answered.set_result(said)
 
-        call = Call(sid, computer, asked.req_id, asked.tool or asked.event, _size(asked.data), answered.cancel)
+        weight = asked.data.weight if isinstance(asked.data, Wire) else wire_size(asked.data)
+        call = Call(sid, computer, asked.req_id, asked.tool or asked.event, weight, answered.cancel)
         if (why := self._calls.begin(call)) is not None:
             return failed(asked.event, TOO_MANY, "busy", f"{asked.computer} was not asked: {why}")
         try:
@@ -232,7 +233,7 @@ class Desk:
             carrier = self._carrier
             if not same or answered.cancelled() or carrier is None:
                 return computer_not_found(asked.computer)
-            if not await carrier.ask(call.computer, asked.event, asked.data, call.size, answer):
+            if not await carrier.ask(call.computer, asked.event, asked.data, wire_size(asked.data), answer):
                 return computer_not_found(asked.computer)
             try:
                 async with deadlines.timeout(asked.seconds):
@@ -251,7 +252,7 @@ class Desk:
             error, result = _result(asked, said)
             if asked.event is ClientEvent.PUT_BLOB and error is None and self._offices.seat_of(call.agent) == seat:
                 self._note_upload(call, asked, result)
-            if not carrier.has_room(call.agent, _size(result)):
+            if not carrier.has_room(call.agent, wire_size(result)):
                 error = "the Agent does not read"
             return result
         finally:
@@ -279,11 +280,6 @@ def _upload(call: Call, data: Mapping[str, JsonValue]) -> tuple[str, str]:
     """Return the upload that a request or answer names; one without a name is none."""
     upload_id = data.get("upload_id")
     return call.computer, upload_id if isinstance(upload_id, str) else ""
-
-
-def _size(data: Mapping[str, JsonValue]) -> int:
-    """Return how many bytes ``data`` is on the wire."""
-    return len(json.dumps(data))
 
 
 def _result(asked: Relayed, said: tuple[JsonValue, ...]) -> tuple[str | None, Answer]:

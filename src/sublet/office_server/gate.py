@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sublet.daemon.net.http_connection import mark_known
-from sublet.office_server.lines import Line, Lines
+from sublet.office_server.lines import Line, Lines, works_for
 from sublet.office_server.web_socket import ABORT_KEY, GROW_KEY
 from sublet.protocol.bounded_json import BadJson, parse_json
 from sublet.protocol.canonical import JsonValue
@@ -63,7 +63,11 @@ class Gate:
         if line is None:
             status, body = refusal
             await _refuse(scope, receive, send, status, body)
-        elif scope["type"] == "websocket":
+            return
+        works_for(line)
+        if not line.session:
+            await self._lines.turnstile.passed()  # hundreds that come at one moment are no one turn of the loop
+        if scope["type"] == "websocket":
             if not line.carried_by(scope["state"].get(GROW_KEY), scope["state"].get(ABORT_KEY)):
                 await _refuse(scope, receive, send, *_OVERLAP)
                 return
@@ -106,9 +110,11 @@ class Gate:
         if (why := handshake_refusal(query.get(VERSION_FIELD, []), self._version)) is not None:
             return None, (400, why)
         if "sid" not in query:
-            if not self._lines.may_open():
-                return None, (503, {"code": 503, "message": "Too many new connections; try again"})
-            return Line(), (0, {})
+            client = scope.get("client")
+            return self._lines.begin(client[0] if client else ""), (
+                503,
+                {"code": 503, "message": "Too many new connections; try again"},
+            )
         line = self._lines.get(query["sid"][0])
         return line, (400, {"code": 400, "message": "Invalid session"})
 

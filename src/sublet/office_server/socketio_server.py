@@ -19,18 +19,23 @@ import anyio
 import socketio
 import socketio.packet
 import structlog
+from engineio.async_socket import AsyncSocket
 from starlette.types import ASGIApp
 
-from sublet.office_server.lines import MAX_FRAME_BYTES, Line, Lines
+from sublet.office_server.lines import MAX_FRAME_BYTES, Line, Lines, worked_for
+from sublet.office_server.loop_time import Counted, counted
 from sublet.offices.seats import Cut, Effect, Tell
-from sublet.protocol.bounded_json import BadJson, parse_json
+from sublet.protocol.bounded_json import BadJson, parse_counted
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.offices.names import NAMESPACE, TOKEN_FIELD
+from sublet.protocol.offices.wire import wire_text, with_text
 
 PING_SECONDS: Final = 25
 PING_TIMEOUT_SECONDS: Final = 20
 MAX_JSON_BYTES: Final = 4 << 20
 """Of one event or answer. A larger one is answered as malformed, and keeps its connection."""
+MAX_JSON_VALUES: Final = 50_000
+"""Of one event or answer, names of members among them: what is parsed keeps all others from the loop meanwhile."""
 UNREADABLE: Final = "unreadable"
 """Stands for what can't be parsed, so that it is answered like any other unknown event."""
 _RESERVED: Final = frozenset({"connect", "disconnect", "__disconnect_final", "*"})
@@ -60,15 +65,18 @@ class _Json:
     @staticmethod
     def loads(text: str) -> JsonValue:
         """Return what ``text`` is; what breaks a bound or is no JSON becomes an event that nobody knows."""
-        try:
-            return parse_json(text, max_bytes=MAX_JSON_BYTES)
-        except BadJson:
-            return [UNREADABLE]
+        line = worked_for()
+        with counted(None if line is None else line.pace):
+            try:
+                value, values = parse_counted(text, max_bytes=MAX_JSON_BYTES, values=MAX_JSON_VALUES)
+            except BadJson:
+                return [UNREADABLE]
+            return with_text(value, text, values)
 
     @staticmethod
     def dumps(value: Any, **options: Any) -> str:
-        """Return ``value`` as JSON."""
-        return json.dumps(value, **options)
+        """Return ``value`` as JSON; what a member has sent is passed on as it came."""
+        return wire_text(value, **options) if isinstance(value, list) else json.dumps(value, **options)
 
 
 class _Packet(socketio.packet.Packet):  # type: ignore[misc]  # the library has no types
@@ -154,6 +162,8 @@ class SocketIoServer:
         )
         # Its queues have no bound, so each packet counts with the line that has to read it.
         self._hand_on, self._sio.eio.send_packet = self._sio.eio.send_packet, self._hand_over
+        # A ping that is to come keeps all of a session that has ended for as long as it waits.
+        self._begin, self._sio.eio.start_background_task = self._sio.eio.start_background_task, self._begin_for
         self._sio.on("connect", self._connected, namespace=NAMESPACE)
         self._sio.on("disconnect", self._gone, namespace=NAMESPACE)
         self._sio.on("*", self._event, namespace=NAMESPACE)
@@ -239,15 +249,27 @@ class SocketIoServer:
         if line is None or line.owe(1 + len(packet.data) if isinstance(packet.data, str) else 0):
             await self._hand_on(session, packet)
 
+    def _begin_for(self, target: Callable[..., Any], *arguments: Any) -> Any:
+        """Begin what the library has to do beside, and let a line know the ping that it waits for."""
+        begun = self._begin(target, *arguments)
+        line, socket = worked_for(), getattr(target, "__self__", None)
+        if line is not None and isinstance(socket, AsyncSocket):
+            line.next_ping, line.waiting = begun, socket.queue
+        return begun
+
     async def _look_after(self) -> None:
         for session in self._lines.overdue():
+            await self._lines.turnstile.passed()
             try:
                 await self._end(session)
             except Exception:
                 log.exception("a connection to an office could not be ended")
         for session in self._lines.sessions():
             if session not in self._sio.eio.sockets:
+                line = self._lines.get(session)
                 self._lines.closed(session)
+                if line is not None:
+                    line.drop()
 
     async def _end(self, session: str) -> None:
         socket = self._sio.eio.sockets.pop(session, None)
@@ -259,6 +281,7 @@ class SocketIoServer:
         finally:
             if line is not None:
                 line.abort()
+                line.drop()
 
     def _line(self, sid: str) -> Line | None:
         return self._lines.get(str(self._manager.eio_sid_from_sid(sid, NAMESPACE)))
@@ -277,4 +300,6 @@ class SocketIoServer:
         self._hears.gone(sid)
 
     async def _event(self, event: object, sid: str, *arguments: JsonValue) -> JsonValue | tuple[JsonValue, ...]:
-        return await self._hears.handle(sid, event if isinstance(event, str) else UNREADABLE, list(arguments))
+        handled = self._hears.handle(sid, event if isinstance(event, str) else UNREADABLE, list(arguments))
+        line = self._line(sid)
+        return await (handled if line is None else Counted(line.pace, handled))

@@ -5,6 +5,9 @@ uvicorn answers pings and gathers parts of a message whatever there are of them,
 
 from __future__ import annotations
 
+import weakref
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import uvicorn
@@ -46,7 +49,9 @@ def growing_web_socket() -> type[Any]:
         def __init__(
             self, config: uvicorn.Config, server_state: Any, app_state: dict[str, Any], _loop: Any = None
         ) -> None:
-            more = {GROW_KEY: lambda: self._bound(MAX_FRAME_BYTES), ABORT_KEY: lambda: self.transport.abort()}
+            # A line outlives it now and then, and so does what the library has of it.
+            me = weakref.ref(self)
+            more = {GROW_KEY: partial(_grow, me), ABORT_KEY: partial(_abort, me)}
             super().__init__(config, server_state, {**app_state, **more}, _loop)
             self._bound(STRANGER_BYTES)
             self._unread = bytearray()
@@ -56,6 +61,13 @@ def growing_web_socket() -> type[Any]:
             """Parse what has come, as far as it can be handled."""
             self._unread += data
             self._parse()
+
+        def connection_lost(self, error: Exception | None) -> None:
+            """Keep nothing of what has come and is no message yet."""
+            super().connection_lost(error)
+            self._unread.clear()
+            with suppress(Exception):  # whatever the library says of half a frame
+                self.conn.receive_eof()
 
         async def receive(self) -> Any:
             """Return what has come next, and parse more."""
@@ -106,3 +118,13 @@ def growing_web_socket() -> type[Any]:
             setattr(self.conn, "max_message_size" if hasattr(self.conn, "max_message_size") else "max_size", most)
 
     return GrowingWebSocket
+
+
+def _grow(web_socket: weakref.ref[Any]) -> None:
+    if (there := web_socket()) is not None:
+        there._bound(MAX_FRAME_BYTES)
+
+
+def _abort(web_socket: weakref.ref[Any]) -> None:
+    if (there := web_socket()) is not None:
+        there.transport.abort()

@@ -11,8 +11,8 @@ from typing import Final
 
 MAX_CALLS: Final = 64
 """Under way at one time, of one Agent or to one Computer."""
-MAX_CALL_BYTES: Final = 16 << 20
-"""Of all their requests, for each."""
+MAX_CALL_BYTES: Final = 24 << 20
+"""Of memory that all their requests take, for each: parsed, and as the texts that they are."""
 
 
 @dataclass(eq=False, slots=True)
@@ -24,7 +24,7 @@ class Call:
         computer: the connection that is called.
         req_id: as the Agent has it.
         tool: what is called, for people.
-        size: bytes of the request.
+        size: bytes of memory that the request takes.
         ended: is told why, once the call can't be answered any more.
     """
 

@@ -34,6 +34,9 @@ NOT_THERE: Final = "You are not in that office"
 LEAVE_FIRST: Final = "Leave your office before you join another"
 HAS_AGENT: Final = "The office already has an agent"
 FULL: Final = "The office is full"
+LEFT: Final = "it has asked to"
+SWITCHED: Final = "it has joined another office"
+GONE: Final = "its connection has ended"
 REPLACED: Final = "another connection has come with the same token"
 CROWDED: Final = "too many connections have come with the same token"
 
@@ -47,10 +50,19 @@ class Outcome:
     effects: tuple[Effect, ...] = ()
 
 
-class Offices:
-    """All connections and where they sit."""
+def nobody_told(seat: Seat, why: str | None) -> None:
+    """Take no note of who joins and leaves."""
 
-    def __init__(self) -> None:
+
+class Offices:
+    """All connections and where they sit.
+
+    Args:
+        moved: is told who has joined an office, or has left it for which reason.
+    """
+
+    def __init__(self, moved: Callable[[Seat, str | None], None] = nobody_told) -> None:
+        self._moved = moved
         self._members: dict[str, Member] = {}
         self._seated: dict[str, dict[str, Member]] = {}
         self._holders: dict[str, dict[str, Member]] = {}
@@ -76,7 +88,7 @@ class Offices:
     def gone(self, sid: str) -> tuple[Effect, ...]:
         """Forget a connection, and return what others are told."""
         member = self._members.get(sid)
-        return () if member is None else self._forget(member)
+        return () if member is None else self._forget(member, GONE)
 
     def seat_of(self, sid: str) -> Seat | None:
         """Return where a connection sits."""
@@ -111,10 +123,11 @@ class Offices:
             return Outcome(False, HAS_AGENT)
         effects: tuple[Effect, ...] = ()
         if before is not None:
-            effects += (*self._stand_up(before), Cut(before.sid, REPLACED))
-        effects += self._stand_up(member)
+            effects += (*self._stand_up(before, REPLACED), Cut(before.sid, REPLACED))
+        effects += self._stand_up(member, SWITCHED)
         self._seated.setdefault(seat.office_id, {})[seat.name] = member
         member.seat = seat
+        self._moved(seat, None)
         return Outcome(True, effects=(*effects, *self._tell(member, seat, Notice.ENTER, _named_in(seat))))
 
     def leave(self, sid: str, office_id: str) -> Outcome:
@@ -122,7 +135,7 @@ class Offices:
         member = self._members.get(sid)
         if member is None or member.seat is None or member.seat.office_id != office_id:
             return Outcome(False, NOT_THERE)
-        return Outcome(True, effects=self._stand_up(member))
+        return Outcome(True, effects=self._stand_up(member, LEFT))
 
     def list_room(self, sid: str, asked: ListRoom) -> list[JsonValue] | None:
         """Return who sits in an office, for whoever holds a token of it; None for anybody else."""
@@ -175,17 +188,17 @@ class Offices:
         return tuple(effects)
 
     def _end(self, member: Member, why: str) -> tuple[Effect, ...]:
-        return (*self._forget(member), Cut(member.sid, why))
+        return (*self._forget(member, why), Cut(member.sid, why))
 
-    def _forget(self, member: Member) -> tuple[Effect, ...]:
+    def _forget(self, member: Member, why: str) -> tuple[Effect, ...]:
         del self._members[member.sid]
         for token_id in {seat.token_id for seat in member.seats}:
             del self._holders[token_id][member.sid]
             if not self._holders[token_id]:
                 del self._holders[token_id]
-        return self._stand_up(member)
+        return self._stand_up(member, why)
 
-    def _stand_up(self, member: Member) -> tuple[Effect, ...]:
+    def _stand_up(self, member: Member, why: str) -> tuple[Effect, ...]:
         """Return what the others of its office are told before a member has left, and let it leave."""
         seat, member.seat = member.seat, None
         if seat is None:
@@ -195,6 +208,7 @@ class Offices:
         del there[seat.name]
         if not there:
             del self._seated[seat.office_id]
+        self._moved(seat, why)
         return told
 
     def _tell(self, sender: Member, seat: Seat, notice: Notice, data: JsonValue) -> tuple[Effect, ...]:

@@ -72,8 +72,24 @@ def parse_json(
     Raises:
         BadJson: a ``ValueError``: it breaks a bound or is no JSON.
     """
+    return parse_counted(raw, max_bytes=max_bytes, depth=depth, values=values, strict=strict)[0]
+
+
+def parse_counted(
+    raw: bytes | bytearray | str,
+    *,
+    max_bytes: int = MAX_BYTES,
+    depth: int = MAX_DEPTH,
+    values: int = MAX_VALUES,
+    strict: bool = True,
+) -> tuple[JsonValue, int]:
+    """Return the value that ``raw`` is, and how many values it holds at most: as ``parse_json``.
+
+    Raises:
+        BadJson: as ``parse_json``.
+    """
     encoded = _encoded(raw)
-    check_json(encoded, max_bytes=max_bytes, depth=depth, values=values)
+    count = check_json(encoded, max_bytes=max_bytes, depth=depth, values=values)
     try:
         text = encoded.decode()
     except UnicodeDecodeError:
@@ -82,7 +98,7 @@ def parse_json(
         value = json.loads(
             text, strict=strict, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
         )
-        if "\\u" in text:
+        if "\\" in text and "\\u" in text:  # one character is found much faster than two
             json.dumps(value, ensure_ascii=False).encode()
     except BadJson:
         raise
@@ -92,18 +108,22 @@ def parse_json(
         raise BadJson(Why.TOO_DEEP) from None
     except ValueError as error:  # also a number of thousands of digits
         raise BadJson(Why.MALFORMED, str(error)[:200]) from None
-    return cast("JsonValue", value)
+    return cast("JsonValue", value), count
 
 
-def check_json(raw: bytes, *, max_bytes: int = MAX_BYTES, depth: int = MAX_DEPTH, values: int = MAX_VALUES) -> None:
+def check_json(raw: bytes, *, max_bytes: int = MAX_BYTES, depth: int = MAX_DEPTH, values: int = MAX_VALUES) -> int:
     """Check the bounds alone, in one pass that builds nothing; for a text that another parser of UTF-8 reads.
+
+    Returns:
+        how many values it holds at most, itself included.
 
     Raises:
         BadJson: it breaks a bound. That it is JSON is not looked at.
     """
     if len(raw) > max_bytes:
         raise BadJson(Why.TOO_LARGE, f"it is larger than {max_bytes} bytes")
-    if sum(map(raw.count, (b",", b":", b"[", b"{"))) > min(values, depth):  # else it can break none
+    between = sum(map(raw.count, (b",", b":", b"[", b"{")))
+    if between > min(values, depth):  # else it can break none
         plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
         if plain.count(b'"') > 2 * values:  # before they become as many objects
             raise BadJson(Why.TOO_MANY, f"it holds more than {values} values")
@@ -113,8 +133,10 @@ def check_json(raw: bytes, *, max_bytes: int = MAX_BYTES, depth: int = MAX_DEPTH
         few = brackets[: 2 * values + 2]
         if max(accumulate(array("b", few)), default=0) > depth:
             raise BadJson(Why.TOO_DEEP, f"it is nested deeper than {depth}")
-        if len(few) < len(brackets) or len(outside.translate(None, _NOT_BETWEEN)) > values:
+        between = len(outside.translate(None, _NOT_BETWEEN))
+        if len(few) < len(brackets) or between > values:
             raise BadJson(Why.TOO_MANY, f"it holds more than {values} values")
+    return between + 1
 
 
 def _encoded(raw: bytes | bytearray | str) -> bytes:

@@ -53,9 +53,14 @@ class EventKind(StrEnum):
     NODE_STATE = "node_state"
     NODE_AGENT = "node_agent"
     NODE_TASK = "node_task"
+    NODE_MESSAGE = "node_message"
+    PANEL_STATE = "panel_state"
     OFFICE_CREATED = "office_created"
     OFFICE_CLOSED = "office_closed"
     OFFICE_KICKED = "office_kicked"
+    OFFICE_JOINED = "office_joined"
+    OFFICE_LEFT = "office_left"
+    OFFICE_CALL = "office_call"
 
 
 class EventKeys(BaseModel):

@@ -9,6 +9,7 @@ import secrets
 from sublet.protocol.patterns import Pattern
 
 DELEGATION_ID = Pattern(r"dlg_[0-9a-f]{32}\Z")
+PANEL_ID = Pattern(r"pnl_[0-9a-f]{32}\Z")
 WIRE_DELEGATION_ID = Pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 """A delegation id as any peer may choose it; ours are stricter."""
 PEER_NAME = Pattern(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
@@ -23,6 +24,16 @@ FINGERPRINT = Pattern(r"SHA256:[A-Za-z0-9+/]{43}\Z")
 def new_delegation_id() -> str:
     """Return a fresh delegation id: ``dlg_`` and 32 hex digits, 128 random bits."""
     return f"dlg_{secrets.token_hex(16)}"
+
+
+def new_panel_id() -> str:
+    """Return a fresh id of a panel: ``pnl_`` and 32 hex digits."""
+    return f"pnl_{secrets.token_hex(16)}"
+
+
+def first_member_id(panel_id: str) -> str:
+    """Return the id of a panel's first delegation, whose record tells of all: it has the same digits."""
+    return f"dlg_{panel_id.removeprefix('pnl_')}"
 
 
 def new_follow_up_id() -> str:

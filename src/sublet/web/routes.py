@@ -32,6 +32,8 @@ from sublet.daemon.api.base import Request as Arguments
 from sublet.daemon.api.daemon import SHOW_STATUS
 from sublet.daemon.api.delegations import AUDIT_DELEGATION, CANCEL_DELEGATION, GET_DELEGATION, LIST_DELEGATIONS
 from sublet.daemon.api.events import FOLLOW_EVENTS, READ_EVENTS, ReadEvents
+from sublet.daemon.api.federation import LIST_ALL_AGENTS, LIST_NODES
+from sublet.daemon.api.offices import KICK_OFFICE_MEMBER, LIST_OFFICES
 from sublet.daemon.api.operation import AnyOperation, Nothing
 from sublet.daemon.api.peers import LIST_PEERS
 from sublet.daemon.api.policy import LIST_DENIALS, SHOW_POLICY
@@ -82,6 +84,10 @@ OF_THE_PAGE: Final[Mapping[str, AnyOperation]] = {
     "/api/policy": SHOW_POLICY,
     "/api/agents": LIST_AGENTS,
     "/api/sessions": LIST_SESSIONS,
+    "/api/nodes": LIST_NODES,
+    "/api/nodes/agents": LIST_ALL_AGENTS,
+    "/api/offices": LIST_OFFICES,
+    "/api/offices/{office}/members/{name}": KICK_OFFICE_MEMBER,
 }
 """The operations of the table that the page may call, as its owner, by where they are on the page."""
 

@@ -16,13 +16,14 @@ import httpx
 from nacl.signing import SigningKey
 
 from attacks.flood import Target
-from attacks.floods import bus, net, talk
+from attacks.floods import bus, federation, net, offices, talk
 from attacks.kit.caller import address_of, caller
 from attacks.kit.executor import CLOSE, OPENDIR, READDIR, STAT, connected, extended, hose, on_handle, rename
 from attacks.kit.neighbour import identity_key
 from sublet.messaging.ports.network import Priority, Qos
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.envelope import seal
+from support.office_client import Client, serving
 from support.sftp_client import NO_ATTRIBUTES, string
 from support.worker import invite
 
@@ -47,6 +48,29 @@ async def honest_pass(target: Target) -> None:
                 pass
     await _calls(target)
     await _bus(target)
+    if target.office.url:
+        await _office(target)
+    if target.bus is not None:
+        for says in (federation.nobodys, federation.registrations, federation.heartbeats, federation.tasks):
+            await federation.flooding(says, rounds=2)(target)
+
+
+async def _office(target: Target) -> None:
+    """Show a token that is none, join as both, call, be answered, and leave."""
+    for token in ("sblt_no", target.office.agent):
+        async with offices.opened(target) as socket:
+            client = Client(socket)
+            await client.frame()
+            await client.authenticate(token)
+    place = target.office
+    async with offices.opened(target) as one, offices.opened(target) as other:
+        agent = await offices.joined(one, place.agent, "mallory", "agent", place.office_id)
+        machine = await offices.joined(other, place.computer, "machine", "computer", place.office_id)
+        await machine.call("server:update_tool_list", {"computer": "machine"})
+        machine.answers = {"client:tool_call": {"content": [], "isError": False}}
+        async with serving(machine):
+            for params in ({}, offices.MANY, {"text": offices.BLOB}):
+                await agent.use("t", "machine", "mallory", params=params)
 
 
 async def _files(target: Target) -> None:

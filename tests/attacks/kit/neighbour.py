@@ -61,7 +61,7 @@ class Neighbour(ZenohNetwork):
         self.links = Links(LinkKeys(place / "keys", key), place / "s", None)
         self.links.trust([called])
         super().__init__(Endpoints())
-        self.called = node_id(called)
+        self.public, self.called = called, node_id(called)
         self.join({self.called: Endpoints((), tuple(self.links.call({called: [(HOST, port)]}).values()))})
 
     def close(self) -> None:

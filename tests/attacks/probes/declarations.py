@@ -243,8 +243,8 @@ PROBES: Sequence[Probe] = (
     KeptProbe(
         name="bus: a link over which tokens come without end",
         covers=["messaging.links.link:Way.move", "messaging.links.batches:BatchReader.feed"],
-        attack=lambda: _way(_tokens(16 * MEBIBYTE)),
-        bound=24 * MEBIBYTE,
+        attack=lambda: _way(_tokens(4 * MEBIBYTE)),  # a dozen times what a link may declare
+        bound=8 * MEBIBYTE,
     ),
     KeptProbe(
         name="bus: tokens that are heard",

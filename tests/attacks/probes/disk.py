@@ -88,14 +88,14 @@ def whole(condition: bool) -> None:
         raise OSError("it is not whole")
 
 
-def started(base: Path) -> StagedBench:
+def started(base: Path, fill: Callable[[Path], object] = odd_tree) -> StagedBench:
     """Return what stages and applies results, after what a daemon does at its start, over an odd tree."""
     bench = StagedBench(base)
     bench.applier.recover_all()
     bench.staging.reap(())
     for key in bench.changes.all_keys():
         bench.changes.clear(key)
-    odd_tree(bench.root)
+    fill(bench.root)
     return bench
 
 
@@ -176,8 +176,8 @@ async def reviewed(base: Path) -> None:
 
 
 async def together(base: Path) -> None:
-    """Apply the results of two directories, and take them back: both or none."""
-    bench = started(base)
+    """Apply the results of two directories, and take them back: both or none. What else is in them decides nothing."""
+    bench = started(base, emptied)
     emptied(bench.other)
     for key in (KEY, OTHER_KEY):
         with bench.work(key) as view:

@@ -67,9 +67,11 @@ def _quiet(call: Callable[[Any], object]) -> Callable[[Any], object]:
     return run
 
 
-def _cost(name: str, covers: str | list[str], make: Callable[[int], Any], run: Callable[[Any], object]) -> CostProbe:
+def _cost(
+    name: str, covers: str | list[str], make: Callable[[int], Any], run: Callable[[Any], object], size: int = 8_192
+) -> CostProbe:
     places = [covers] if isinstance(covers, str) else covers
-    return CostProbe(name=f"net: {name}", covers=places, make=make, run=_quiet(run))
+    return CostProbe(name=f"net: {name}", covers=places, make=make, run=_quiet(run), size=size)
 
 
 def _each(run: Callable[[Any], object]) -> Callable[[Any], object]:
@@ -172,6 +174,7 @@ HOST_FILES = [
         ["mcp_server.toml_entry:_with_comments", "mcp_server.toml_entry:put_table"],
         make,
         _host_file,
+        2_048,  # some hundred lines
     )
     for what, make in (
         ("comments", lambda n: "[a.b]\n" + "# c\n" * (n // 4) + "[z]\n"),
@@ -255,7 +258,7 @@ def _ruled(text: str) -> None:
 
 
 TEXT = [
-    _cost(f"hostile text as {who}", places, lambda n: [make(n) for _, make in WORDS], _each(run))
+    _cost(f"hostile text as {who}", places, lambda n: [make(n) for _, make in WORDS], _each(run), 2_048)
     for who, places, run in (
         ("cleaned text", ["protocol.text:clean", "protocol.text:_visible"], clean),
         ("a cleaned line", "protocol.text:clean_line", clean_line),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -11,7 +12,9 @@ import httpx
 
 from attacks.probe import FailureProbe, KeptProbe, Probe
 from sublet.app.offices import OfficePlace
-from sublet.office_server.lines import Lines
+from sublet.office_server.lines import Line, Lines
+from sublet.office_server.loop_time import Counted, nobody_waits
+from sublet.office_server.openings import MAX_ADDRESSES
 from sublet.office_server.socketio_server import SocketIoServer
 from sublet.offices.seats import Cut, Tell
 from support.office_client import OURS, Served, served, serving
@@ -80,7 +83,76 @@ def _told() -> Iterator[object]:
     yield asyncio.run(tell())
 
 
+@contextmanager
+def _come_and_gone() -> Iterator[object]:
+    """Have new sessions come from more addresses than are remembered, and as many lines work and go."""
+
+    async def come() -> Lines:
+        lines = Lines()
+        for number in range(4 * MAX_ADDRESSES):
+            address = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
+            lines.begin(address)
+            lines.openings.known(address)
+            line = Line(address, lines)
+            lines.opened(str(number), line)
+            line.waiting = asyncio.Queue()
+            line.waiting.put_nowait("x" * 1_000)
+            line.pace.worked(0.001)
+            lines.closed(str(number))
+            line.drop()
+        return lines
+
+    yield asyncio.run(come())
+
+
+async def _breaks_off() -> None:
+    """Cancel what is counted, let it fail, and wait for a turn that never is a quiet one."""
+    line = Line("10.0.0.1", Lines())
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise LookupError("made up")
+
+    with anyio.move_on_after(0.01):
+        await Counted(line.pace, asyncio.sleep(60))
+    with suppress(LookupError):
+        await Counted(line.pace, fails())
+    others = Lines()
+    for one in [Line("10.0.0.1", others) for _ in range(3)]:
+        one.pace.worked(0.001)
+    assert others.at_work.crowded
+    turning = True
+
+    async def busy() -> None:
+        while turning:
+            time.sleep(0.001)
+            await asyncio.sleep(0)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(busy)
+        await nobody_waits()
+        turning = False
+
+
 PROBES: Sequence[Probe] = (
+    KeptProbe(
+        name="offices: sessions of many addresses",
+        covers=(
+            "office_server.lines:Line.drop",
+            "office_server.loop_time:AtWork.__init__",
+            "office_server.openings:Openings.__init__",
+        ),
+        attack=_come_and_gone,
+    ),
+    FailureProbe(
+        name="offices: work that breaks off",
+        covers=(
+            "office_server.loop_time:AtWork.crowded",
+            "office_server.loop_time:Counted.__await__",
+            "office_server.loop_time:nobody_waits",
+        ),
+        throw=_breaks_off,
+    ),
     FailureProbe(
         name="offices: members that break off and poll half",
         covers=(

@@ -17,8 +17,9 @@ from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.api.events import EventPage, FollowEvents, ReadEvents
 from sublet.daemon.api.operation import AnyOperation
 from sublet.daemon.api.results import ApplyResult
-from sublet.daemon.control import delegation_service
-from sublet.daemon.control.delegation_service import DelegationParts, DelegationService
+from sublet.daemon.control import delegation_admission
+from sublet.daemon.control.delegation_admission import DelegationParts
+from sublet.daemon.control.delegation_service import DelegationService
 from sublet.daemon.control.event_service import HEARTBEAT_SECONDS, EventService
 from sublet.daemon.control.prune_service import PruneService
 from sublet.daemon.governing import gatekeeper as gatekeeper_module
@@ -335,7 +336,7 @@ async def test_a_disk_that_does_not_answer_blocks_nobody(tmp_path: Path, monkeyp
         return path
 
     monkeypatch.setattr(gatekeeper_module, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(delegation_service, "real_directory", hang)
+    monkeypatch.setattr(delegation_admission, "real_directory", hang)
     request = CreateDelegation(workspace_dir=str(tmp_path), peer="bob", prompt="p")
     with pytest.raises(SubletError) as no:
         await lending(Recorder(), tmp_path).create(request, Subject("human"))

@@ -21,9 +21,20 @@ ALICE = Seat("11111111-1111-4111-8111-111111111111", "desk", Role.AGENT, "alice"
 OFFICE: dict[str, JsonValue] = {"kind": "office"}
 
 
-def guard(side: Desk) -> OfficeGuard:
+class News:
+    """Keeps how calls have ended."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str | None, float]] = []
+
+    def called(self, asked: AskedOfComputer, error: str | None, seconds: float) -> None:
+        self.told.append((asked.event, error, seconds))
+
+
+def guard(side: Desk, news: News | None = None) -> OfficeGuard:
     gate = CallGate(GateParts(side.gatekeeper, side.journal, side.grants, side.questions, side.approver, side.clock))
-    return OfficeGuard(side.gatekeeper, gate)
+    times = iter(range(0, 1_000, 3))
+    return OfficeGuard(side.gatekeeper, gate, news or News(), lambda: float(next(times)))
 
 
 def call(tool: str = "shell__run", computer: str = "bob", **arguments: JsonValue) -> AskedOfComputer:
@@ -45,6 +56,17 @@ async def test_a_call_is_written_down_before_it_acts_and_when_it_has_ended(tmp_p
         assert fields["attributes"] == {"size_bytes": 9, "office": "desk", "computer": "bob"}
         await allowed.ended("the tool has failed")
         assert side.audit.entries[1][1]["error"] == "the tool has failed"
+
+
+async def test_the_end_of_calls_and_uploads_is_told_and_of_nothing_else(tmp_path: Path) -> None:
+    async with desk(tmp_path) as side:
+        news = News()
+        guarded = guard(side, news)
+        upload = AskedOfComputer(ALICE, "bob", ClientEvent.PUT_BLOB, "", {})
+        goes_on = AskedOfComputer(ALICE, "bob", ClientEvent.PUT_BLOB, "", {}, goes_on=True)
+        for asked in (call(), upload, goes_on, read(ClientEvent.GET_CONFIG), read(ClientEvent.GET_TOOLS)):
+            await (await guarded.begin(asked)).ended("why")
+        assert news.told == [("client:tool_call", "why", 3.0), ("client:put_blob", "why", 3.0)]
 
 
 @pytest.mark.parametrize("event", [ClientEvent.GET_CONFIG, ClientEvent.GET_DESKTOP])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sublet.messaging.relay import hub as hub_module
+from sublet.protocol.federation.relayed_keys import relayed_key
 from support.relay_accounts import Client
 from support.relay_hub import RunningHub, running_hub, until
 
@@ -120,3 +121,18 @@ def test_what_a_client_wants_to_hear_ends_with_its_link(running: RunningHub) -> 
     bob.close()
     until(lambda: set(running.hub.attending) == {alice.client.node}, "bob to be forgotten")
     assert running.hub.linked() == 1
+
+
+def test_a_node_is_asked_by_who_it_has_named_and_nobody_else_hears_of_it(running: RunningHub) -> None:
+    alice, bob, carol = (running.link(Client(name)) for name in ("alice", "bob", "carol"))
+    for one in (alice, bob, carol):
+        one.serve(one.own(), f"of {one.client.name}".encode())
+        one.attend([], [other.client for other in (alice, bob, carol) if other is not one])
+    key = relayed_key("event", bob.client.node, alice.client.node)
+    until(lambda: alice.ask(key, b"sealed") == [b"of bob"], "the answer of bob alone")
+    assert carol.ask(key, b"sealed") == [], "in the name of another"
+    assert alice.ask(key.replace(bob.client.node, "*"), b"sealed") == []
+    alice.put(key, b"published")
+    bob.attend([], [carol.client])
+    assert alice.ask(key, b"sealed") == [], "bob is paired with alice no more"
+    assert [*alice.heard, *bob.heard, *carol.heard] == []

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sublet.messaging.relay import membership
 from sublet.messaging.relay.membership import RoomTable, Routes, Sent, held_by, may_announce, place_of
+from sublet.protocol.federation.relayed_keys import relayed_key
 from sublet.protocol.relay.attendance import Attendance
 from sublet.protocol.relay.errors import RelayCode, RelayRefusal
 from support.relay_accounts import Client
@@ -77,10 +78,41 @@ def test_nothing_goes_to_who_has_not_asked_for_it_or_comes_from_who_is_not_in(
         assert (other.node in reached) is (shares and other is not me)
 
 
+@given(
+    st.lists(WHO, min_size=4, max_size=4),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.sampled_from(["event", "server"]),
+)
+def test_a_node_asks_one_that_it_has_named_and_that_has_named_it_in_its_own_name_alone(
+    wishes: list[set[int]], sender: int, named: int, recipient: int, what: str
+) -> None:
+    attending = {
+        one.node: Attendance(frozenset(PEOPLE[who].node for who in wanted))
+        for one, wanted in zip(PEOPLE, wishes, strict=True)
+    }
+    routes, me, other = Routes(RoomTable(), attending), PEOPLE[sender], PEOPLE[recipient]
+    key = relayed_key(what, other.node, PEOPLE[named].node)
+    both = recipient in wishes[sender] and sender in wishes[recipient] and recipient != sender
+    assert routes.of(me.node, key, Sent.ASKED) == ({other.node} if both and named == sender else set())
+    assert routes.of(me.node, key, Sent.PUBLISHED) == routes.of(me.node, key, Sent.ANNOUNCED) == frozenset()
+    assert not may_announce(me.node, key)
+
+
 @pytest.mark.parametrize(
     "key",
     [
-        *("", "**", "ezagent/**", "ezagent/*/config/updates", "relay/attend", "ezagent/x/config", "@/x"),
+        *(
+            "",
+            "**",
+            "ezagent/federation/event/*/**",
+            "ezagent/**",
+            "ezagent/*/config/updates",
+            "relay/attend",
+            "ezagent/x/config",
+            "@/x",
+        ),
         *(f"ezagent/ROOM{rest}" for rest in ("", "/**", "/index/*/updates", "/config/updates/updates")),
     ],
 )

@@ -249,4 +249,4 @@ async def test_drafts_profile_reading_and_watches_follow_to_the_other_device(tmp
                 )
                 if found == ("half a sentence", "Alice", True, 0):
                     break
-                await anyio.sleep(0.1)
+                await anyio.sleep(0.3)

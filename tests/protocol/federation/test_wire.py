@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import rfc8785
+from hypothesis import given
+from hypothesis import strategies as st
 from nacl.signing import SigningKey
 
+from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.federation import envelope as wire
 from sublet.protocol.federation.addresses import (
     AgentAddress,
     broadcast_room,
@@ -356,3 +362,30 @@ def test_states_go_as_the_table_says() -> None:
 def test_retries_are_those_of_the_specification_with_jitter() -> None:
     assert [*DEFAULT_RETRY_POLICY.pauses(lambda: 1.0)] == [0.1, 0.2, 0.4]
     assert [*DEFAULT_RETRY_POLICY.pauses(lambda: 0.0)] == [0.05, 0.1, 0.2]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text(max_size=4), JSON, max_size=5))
+def test_what_is_signed_has_the_form_of_rfc_8785_by_whichever_way(value: dict[str, JsonValue]) -> None:
+    def by(form: Callable[[Any], bytes]) -> bytes | None:
+        try:
+            return form(value)
+        except ValueError:
+            return None
+
+    wanted = by(rfc8785.dumps)
+    assert by(wire._canonical) == wanted
+    assert by(lambda one: wire._joined(wire._parts(one))) == wanted
+
+
+@pytest.mark.parametrize("text", ["\u007f", '\b\f\n\r\t\x00\x1f"\\/', "a\u2028b", "\ue000", "\U0001f600"])
+def test_texts_and_keys_beyond_letters_have_that_form_too(text: str) -> None:
+    values: list[dict[str, JsonValue]] = [{text: text}, {"\ue000": 1, "\U0001f600": 2, text: 3}]
+    for value in values:
+        assert wire._canonical(value) == rfc8785.dumps(value)

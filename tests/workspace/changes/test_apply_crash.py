@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,8 +21,19 @@ from support.apply_unprivileged import NOBODY
 from support.staged import KEY, OTHER_KEY, StagedBench, read_tree, write
 
 MAX_POINTS = 400
+MEMORY = Path("/dev/shm")
 SUPPORT = Path(__file__).parents[2] / "support"
 TEXT = "".join(f"line {n}\n" for n in range(12))
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Iterator[Path]:
+    """Return a directory in memory where that is possible: a kill does not ask what is on the disk already."""
+    if not os.access(MEMORY, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="slt-", dir=MEMORY) as place:
+        yield Path(place)
 
 
 @pytest.fixture

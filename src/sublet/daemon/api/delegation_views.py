@@ -164,6 +164,7 @@ class DelegationView(View, LeaseTerms):
     condition: ConditionView | None = None
     peer: str
     agent: str | None = None
+    panel_id: str | None = Field(default=None, description="The panel that it is a member of")
     workspace_dir: str
     resources: list[ResourceView] = Field(default=[], description="Every directory that is lent, the first one first")
     description: str

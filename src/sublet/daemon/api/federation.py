@@ -6,13 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, JsonValue
 
-from sublet.daemon.api.base import Request, View
+from sublet.daemon.api.base import MAX_PAGE, Request, View
 from sublet.daemon.api.operation import Asks, Hides, Nothing, Operation, Streaming
 from sublet.daemon.api.sessions import AskOutput, Named
 from sublet.policy.decision import Action
 from sublet.protocol.bounds import MAX_PROMPT_CHARS, MAX_TTL_SECONDS
 
 MAX_TARGET_CHARS = 200
+MAX_BROADCAST_CHARS = 4_000
+BROADCAST_ROOM = "!agent-broadcast"
+"""What policy is asked for, and what hosts name, where something is said to all nodes."""
 CAPABILITY = "capability:"
 """Before the name of a capability, where an agent is looked for by it."""
 Target = Annotated[str, Field(min_length=1, max_length=MAX_TARGET_CHARS)]
@@ -31,6 +34,7 @@ class NodeView(View):
     busy: int = 0
     last_seen: str | None = Field(default=None, description="RFC 3339; None where nothing was heard of it")
     fingerprint: str = ""
+    url: str | None = Field(default=None, description="Where it is called over HTTP; None where it is paired, or not")
 
 
 class FederatedAgentView(View):
@@ -47,6 +51,47 @@ class FederatedAgentView(View):
         default=None, description="Id of the task that it is at, where that is one of ours"
     )
     last_seen: str
+
+
+class Broadcast(Request):
+    """What is said to all nodes that are members of this node's broadcast room."""
+
+    text: Annotated[str, Field(min_length=1, max_length=MAX_BROADCAST_CHARS)]
+    message_type: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")] = "announcement"
+
+
+class BroadcastHeard(View):
+    """A member of the room: what its node is called here, and why it has not heard; empty where it has."""
+
+    peer: str
+    why_not: str = ""
+
+
+class BroadcastSent(View):
+    """What was said, and who has heard it."""
+
+    message_id: str
+    room_id: str
+    from_agent: str
+    at: str
+    heard: list[BroadcastHeard]
+
+
+class ListBroadcasts(Request):
+    """How many to list, the newest."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
+
+
+class BroadcastView(View):
+    """What a node has said to all; ``text`` is its own."""
+
+    message_id: str
+    from_agent: str
+    peer: str | None = Field(description="What its node is called here; None for what was said here")
+    message_type: str
+    text: str
+    at: str
 
 
 class Find(Request):
@@ -146,6 +191,25 @@ FIND_AGENT = Operation(
     asks=Asks(Action.DELEGATION_READ),
     summary="Return which agent an address or a capability means, and why this one.",
     hides=None,
+)
+BROADCAST = Operation(
+    "federation.broadcast",
+    "POST",
+    "/v1/nodes/messages",
+    Broadcast,
+    BroadcastSent,
+    asks=Asks(Action.ROOM_SEND, BROADCAST_ROOM),
+    summary="Say something to all nodes that are paired, trusted, in this namespace and reached.",
+)
+LIST_BROADCASTS = Operation(
+    "federation.broadcasts",
+    "GET",
+    "/v1/nodes/messages",
+    ListBroadcasts,
+    list[BroadcastView],
+    asks=Asks(Action.ROOM_READ, BROADCAST_ROOM),
+    summary="Return what nodes have said to all, this one too, the oldest first.",
+    hides=Hides(Action.DELEGATION_CREATE, "peer"),
 )
 ASK_AGENT: Streaming[AskAgent, TaskBegun | AskOutput | TaskAnswer] = Streaming(
     "federation.ask",

@@ -67,6 +67,8 @@ class OfficeList(View):
 
     offices: list[OfficeView]
     url: str | None = None
+    certificate: str | None = None
+    """PEM certificate by which the URL is known, where it has TLS."""
 
 
 class OfficeToken(View):

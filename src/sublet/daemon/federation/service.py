@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Protocol
 
 from sublet.daemon.api.federation import (
     ASK_AGENT,
-    CAPABILITY,
+    BROADCAST,
     FIND_AGENT,
     LIST_ALL_AGENTS,
+    LIST_BROADCASTS,
     LIST_NODES,
     AskAgent,
+    Broadcast,
+    BroadcastHeard,
+    BroadcastSent,
+    BroadcastView,
     FailedTask,
     FederatedAgentView,
     Find,
     FoundAgent,
+    ListBroadcasts,
     NodeView,
     TaskAnswer,
     TaskBegun,
 )
 from sublet.daemon.api.operation import Nothing
 from sublet.daemon.api.sessions import AskAnswer, AskOutput
+from sublet.daemon.federation.finding import Finding
 from sublet.daemon.federation.settings_file import SettingsFile
 from sublet.daemon.federation.work import AsksAgent, result_of
 from sublet.daemon.governing.gatekeeper import Gatekeeper
@@ -30,20 +38,37 @@ from sublet.daemon.operations.table import serves
 from sublet.federation.neighbours import Neighbour
 from sublet.federation.node import Federation
 from sublet.federation.ports import Asked, OwnAgent, Said
-from sublet.federation.settings import Settings
+from sublet.federation.settings import PeerSettings, Settings
 from sublet.federation.table import AgentEntry
 from sublet.policy.decision import UNMATCHED, Action, Resource, Subject
 from sublet.protocol.chain import Chain, check_call
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.federation.addresses import AgentAddress
+from sublet.protocol.events import Event, EventKind
+from sublet.protocol.federation.addresses import AgentAddress, broadcast_room
 from sublet.protocol.federation.errors import ADVICE, FederationCode, code_of
 from sublet.protocol.federation.events import TaskResult, failure_result
 from sublet.protocol.federation.statuses import AgentStatus
 from sublet.protocol.text import clean_line
 from sublet.protocol.times import rfc3339_of
+from sublet.turns import Turns
 
 PERSON = "human"
 """Who asks where no agent does, in addresses."""
+
+
+class OverHttp(Protocol):
+    """Knows how it stands with nodes that are reached over HTTP."""
+
+    @property
+    def address(self) -> str:
+        """Where they reach this node; empty for nowhere."""
+
+    @property
+    def remark(self) -> str:
+        """Why they do not, although it is switched on; empty where they do, or it is off."""
+
+    def why_not(self, peer: PeerSettings) -> str:
+        """Return why nothing is said to a node of federation.toml over HTTP; empty where something is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +78,28 @@ class FederationParts:
     Args:
         gate: asks policy.
         federation: knows the nodes.
+        finding: finds agents by what a caller types.
         settings: as they are now.
         agents: ours that are offered now.
         ask: brings a text to an agent of ours.
         chain_of: who called until a caller.
         max_depth: how many agents may call one another in a row.
         wall: Unix seconds.
+        said: returns the newest events of a kind.
+        http: says how it stands with nodes over HTTP.
     """
 
     gate: Gatekeeper
     federation: Federation
+    finding: Finding
     settings: SettingsFile
     agents: Callable[[], list[OwnAgent]]
     ask: AsksAgent
     chain_of: Callable[[Subject], Chain]
     max_depth: int
     wall: Callable[[], float]
+    said: Callable[[EventKind, int], Awaitable[list[Event]]]
+    http: OverHttp
 
 
 class FederationService:
@@ -78,6 +109,7 @@ class FederationService:
         self._parts = parts
         self._gate = parts.gate
         self._federation = parts.federation
+        self._finding = parts.finding
 
     @serves(LIST_NODES)
     async def nodes(self, request: Nothing, caller: Subject) -> list[NodeView]:
@@ -87,7 +119,8 @@ class FederationService:
             node_id=own.name,
             peer=None,
             state="here" if self._federation.on else "off",
-            why_not=self._parts.settings.remark,
+            why_not=self._parts.settings.remark or self._parts.http.remark,
+            url=self._parts.http.address or None,
             namespace=settings.room.namespace,
             agents=len(self._parts.agents()),
             busy=sum(self._federation.own_status(one.agent_id) == AgentStatus.BUSY for one in self._parts.agents()),
@@ -106,6 +139,9 @@ class FederationService:
         remark = ""
         if clash is not None and clash is not neighbour:
             remark = f"{neighbour.name} means {clash.node.alias} here, since you call that one so"
+        listed = next((one for one in settings.peers if one.fingerprint == neighbour.node.fingerprint), None)
+        if not remark and neighbour.state == "silent" and not neighbour.node.paired and listed is not None:
+            remark = self._parts.http.why_not(listed)
         return NodeView(
             node_id=neighbour.name,
             peer=neighbour.node.alias,
@@ -116,6 +152,7 @@ class FederationService:
             busy=sum(one.status == AgentStatus.BUSY for one in entries),
             last_seen=rfc3339_of(neighbour.heard) if neighbour.heard is not None else None,
             fingerprint=neighbour.node.fingerprint,
+            url=listed.url if listed is not None and not neighbour.node.paired else None,
         )
 
     def _unreached(self, settings: Settings) -> list[NodeView]:
@@ -127,8 +164,8 @@ class FederationService:
                 node_id=one.node_id,
                 peer=None,
                 state="off",
-                why_not="no daemon with that name or key is paired; nodes are reached over the bus of paired daemons "
-                "alone: pair with `sublet pair` there and `sublet peers add LINK` here",
+                why_not=clean_line(self._parts.http.why_not(one), 500) or "it was not reached yet",
+                url=one.url,
                 trusted=one.trusted,
                 fingerprint=one.fingerprint or "",
             )
@@ -154,68 +191,61 @@ class FederationService:
             if not self._gate.hides(caller, Action.AGENT_DISPATCH, one.agent_id)
         ]
         alias = {one.name: one.node.alias for one in self._federation.neighbours.all() if one.name is not None}
-        there = [
-            FederatedAgentView(
-                address=str(entry.address),
-                agent_id=entry.address.agent_id,
-                node_id=entry.address.node,
-                peer=alias.get(entry.address.node),
-                status=entry.status,
-                runtime_type=entry.runtime_type,
-                capabilities=list(entry.capabilities),
-                current_task=entry.current_task,
-                last_seen=rfc3339_of(entry.last_seen),
-            )
-            for entry in self._federation.table.all()
-        ]
+        there, turns = list[FederatedAgentView](), Turns()
+        # There may be a hundred thousand: others have the loop between them, and who is gone by then is left out.
+        for node in self._federation.table.nodes():
+            for entry in sorted(self._federation.table.of_node(node), key=lambda one: one.address.agent_id):
+                await turns.take()
+                there.append(_agent_view(entry, alias.get(node)))
         return here + there
+
+    @serves(BROADCAST)
+    async def broadcast(self, request: Broadcast, caller: Subject) -> BroadcastSent:
+        if not self._federation.on:
+            raise SubletError(
+                LocalCode.UNAVAILABLE, "federation is off here", "See federation.toml: enabled, federate."
+            )
+
+        def visible(neighbour: Neighbour) -> bool:
+            return not self._gate.hides(caller, Action.DELEGATION_CREATE, neighbour.node.alias)
+
+        sender = caller.name if caller.kind == "agent" else PERSON
+        said, heard = await self._federation.broadcasts.say(sender, request.text, request.message_type, visible)
+        return BroadcastSent(
+            message_id=said.message_id,
+            room_id=broadcast_room(self._federation.own.name),
+            from_agent=said.from_agent,
+            at=said.timestamp,
+            heard=[BroadcastHeard(peer=one.alias, why_not=clean_line(one.why_not, 300)) for one in heard],
+        )
+
+    @serves(LIST_BROADCASTS)
+    async def broadcasts(self, request: ListBroadcasts, caller: Subject) -> list[BroadcastView]:
+        def text(event: Event, name: str) -> str:
+            value = event.data.get(name)
+            return value if isinstance(value, str) else ""
+
+        return [
+            BroadcastView(
+                message_id=text(one, "message_id"),
+                from_agent=text(one, "from"),
+                peer=text(one, "peer") or None,
+                message_type=text(one, "message_type"),
+                text=text(one, "text"),
+                at=one.at,
+            )
+            for one in await self._parts.said(EventKind.NODE_MESSAGE, request.limit)
+        ]
 
     @serves(FIND_AGENT)
     async def find(self, request: Find, caller: Subject) -> FoundAgent:
-        address, alias, why = self._found(request.to, caller)
+        address, alias, why = self._finding.found(request.to, caller, lent=True)
         return FoundAgent(address=str(address), peer=alias, agent_id=address.agent_id, why=why)
-
-    def _found(self, to: str, caller: Subject) -> tuple[AgentAddress, str | None, str]:
-        """Return whom an address or a capability means, what its node is called here, and why it is this one.
-
-        Raises:
-            SubletError: ``INVALID_ARGUMENT``, ``NOT_FOUND`` or ``CONFLICT``.
-        """
-        if to.startswith(CAPABILITY):
-            capability = to.removeprefix(CAPABILITY).lower()
-
-            def usable(entry: AgentEntry, neighbour: Neighbour) -> bool:
-                resource = Resource(neighbour.node.alias, {"agent": entry.address.agent_id})
-                return self._gate.foresee(caller, Action.DELEGATION_CREATE, resource).decision.allowed
-
-            choice = self._federation.best(capability, usable)
-            if choice is None:
-                raise SubletError(
-                    LocalCode.NOT_FOUND,
-                    f"no agent of another node that you may use has the capability {clean_line(capability, 80)!r}",
-                    "`sublet agents --everywhere` lists what each can do.",
-                )
-            return choice.address, choice.alias, choice.why
-        address = self._federation.target(to, lambda one: not self._hidden(one, caller))
-        if address.node == self._federation.own.name:
-            return address, None, "it is one of this node"
-        neighbour = self._federation.neighbours.by_name(address.node)
-        alias = neighbour.node.alias if neighbour is not None else None
-        if neighbour is None or self._gate.hides(caller, Action.DELEGATION_CREATE, neighbour.node.alias):
-            return address, None, "no node is known by that name"
-        return address, alias, f"{alias} is what its node is called here"
-
-    def _hidden(self, address: AgentAddress, caller: Subject) -> bool:
-        """Tell whether a caller must not know of an agent, as the list of all agents leaves it out."""
-        if address.node == self._federation.own.name:
-            return self._gate.hides(caller, Action.AGENT_DISPATCH, address.agent_id)
-        neighbour = self._federation.neighbours.by_name(address.node)
-        return neighbour is not None and self._gate.hides(caller, Action.DELEGATION_CREATE, neighbour.node.alias)
 
     @serves(ASK_AGENT)
     async def ask(self, request: AskAgent, caller: Subject) -> AsyncGenerator[TaskBegun | AskOutput | TaskAnswer, None]:
         own = self._federation.own
-        address, alias, why = self._found(request.to, caller)
+        address, alias, why = self._finding.found(request.to, caller)
         await self._check_denied(address, caller)
         chain = self._parts.chain_of(caller)
         check_call(chain, None, max_depth=self._parts.max_depth)
@@ -284,6 +314,20 @@ class FederationService:
             if code is None:
                 raise
             yield failure_result(code, error.message, str(error.code))
+
+
+def _agent_view(entry: AgentEntry, alias: str | None) -> FederatedAgentView:
+    return FederatedAgentView(
+        address=str(entry.address),
+        agent_id=entry.address.agent_id,
+        node_id=entry.address.node,
+        peer=alias,
+        status=entry.status,
+        runtime_type=entry.runtime_type,
+        capabilities=list(entry.capabilities),
+        current_task=entry.current_task,
+        last_seen=rfc3339_of(entry.last_seen),
+    )
 
 
 async def _one(result: TaskResult) -> AsyncGenerator[Said | TaskResult, None]:

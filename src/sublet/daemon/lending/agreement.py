@@ -8,6 +8,7 @@ from sublet.daemon.api.delegation_views import ConditionView, LeaseQuota
 from sublet.daemon.api.delegations import CreateDelegation
 from sublet.daemon.lending.lent_resources import widest
 from sublet.daemon.ports.peer_link import PeerAddress
+from sublet.daemon.storage.panel_parts import PanelPart
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.daemon.times import rfc3339
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS
@@ -42,12 +43,13 @@ def new_record(
     ttl_seconds: int,
     quota: LeaseQuota,
     chain: Chain,
+    panel: PanelPart | None = None,
 ) -> DelegationRecord:
     """Return the record of a delegation that begins now; the arguments are those of ``Delegator.create``."""
     now = rfc3339()
     first_line = request.prompt.strip().splitlines()[0] if request.prompt.strip() else ""
     return DelegationRecord(
-        id=new_delegation_id(),
+        id=new_delegation_id() if panel is None else panel.members[panel.index].delegation_id,
         caller=caller,
         request=request,
         peer=peer.name,
@@ -59,6 +61,7 @@ def new_record(
         ttl_seconds=ttl_seconds,
         quota=quota,
         chain=ChainExtension.of(chain),
+        panel=panel,
         created_at=now,
         updated_at=now,
     )

@@ -26,6 +26,7 @@ from sublet.daemon.lending.steering import Approve, RestOf
 from sublet.daemon.ports.peer_link import PeerAddress
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.lent_directories import lent_directories
+from sublet.daemon.storage.panel_parts import PanelPart
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.daemon.tasks.background import in_background
 from sublet.daemon.tasks.own_tasks import OwnTasks
@@ -90,6 +91,7 @@ class Delegator:
         agent: str | None,
         ttl_seconds: int,
         chain: Chain,
+        panel: PanelPart | None = None,
     ) -> DelegationView:
         """Record a delegation and let it run.
 
@@ -102,6 +104,7 @@ class Delegator:
             agent: which of the peer's agents, None for its default.
             ttl_seconds: what policy allows of the time asked for.
             chain: who called until here, where an agent asks; checked already.
+            panel: which member of which panel it is.
 
         Raises:
             SubletError: ``CONFLICT`` for an idempotency key that was used for something else, ``POLICY_DENIED`` for a
@@ -117,7 +120,7 @@ class Delegator:
                 LocalCode.UNAVAILABLE, "no further delegation can be started now", "Try again in a moment."
             )
         await self._taken_over.wait()
-        record = new_record(request, who, resources, peer, agent, ttl_seconds, self._quota(request), chain)
+        record = new_record(request, who, resources, peer, agent, ttl_seconds, self._quota(request), chain, panel)
         # A person may have been waited for since the peer was looked up; nothing is awaited until it can be ended.
         if (now := self._find_peer(record)) is None or now.name != peer.name:
             raise SubletError(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from sublet.daemon.lending.keeper import DelegationKeeper
 from sublet.daemon.lending.staged_tree import Trees
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord
-from sublet.daemon.storage.resource_log import NOTHING, ResourceChange
+from sublet.daemon.storage.resource_log import NOTHING, PANEL, ResourceChange
 from sublet.daemon.tasks.background import in_background
 from sublet.protocol.delegation.events import Failed, Settled, TakenOver
 from sublet.protocol.delegation.reasons import interrupted
 from sublet.workspace.export import LeaseUsage
+
+KEPT: Final = ("remote_task", PANEL)
+"""Peers have to be told of an end still, and panels are gone on with."""
 
 
 async def release_held(journal: Journal, trees: Trees) -> None:
@@ -20,11 +24,11 @@ async def release_held(journal: Journal, trees: Trees) -> None:
 
     Credentials, views and locks lived in the memory of the last process and died with it; what is journalled of them
     goes. What we delegated ourselves is taken over by the delegator once it serves, which takes what it needs anew;
-    that peers have to be told of an end stays journalled until they are.
+    that peers have to be told of an end stays journalled until they are, and a panel until it is over.
     """
     await trees.reap()
     for held in await journal.resources.open_resources():
-        if held.kind != "remote_task":
+        if held.kind not in KEPT:
             await journal.resources.release(held.id)
 
 

@@ -20,6 +20,7 @@ from sublet.daemon.results.result_store import ResultStore, kept_places, put_on_
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.lent_directories import lent_directories, owner_of, staged_keys
 from sublet.daemon.storage.records import DelegationRecord, error_view
+from sublet.daemon.storage.resource_log import PANEL
 from sublet.daemon.tasks.background import in_background
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
@@ -64,7 +65,8 @@ class Trees:
     async def reap(self) -> None:
         """Remove views and results that belong to no delegation any more, and views that were never finished."""
         known = await self.journal.forgettable.delegation_ids()
-        await in_background(self._reap, known)
+        panels = {held.owner for held in await self.journal.resources.open_resources() if held.kind == PANEL}
+        await in_background(self._reap, known | panels)
 
     def _reap(self, known: Collection[str]) -> None:
         views, results = self.staging.keys(), self.changes.all_keys()
@@ -88,6 +90,7 @@ class StagedTree:
         self._live = live
         self._trees = trees
         self._keys: Mapping[str, str] = staged_keys(record)
+        self._panel = record.panel
         self._lock = threading.Lock()
         self._making = False
         self._dropped = False
@@ -148,7 +151,9 @@ class StagedTree:
         try:
             for lent in self._live.resources:
                 if (key := self._keys.get(lent.name)) is not None:
-                    view = self._trees.staging.open(key, lent.path, lent.rules)
+                    view = self._trees.staging.open(
+                        key, lent.path, lent.rules, shared=self._panel.id if self._panel is not None else None
+                    )
                     made.views[lent.name] = view
                     made.snapshots[lent.name] = self._trees.changes.begin(view, lent.rules)
                 else:
@@ -171,7 +176,8 @@ class StagedTree:
     def _seal(self, key: str, lent: LentDirectory) -> tuple[ChangeSet, AuditResult]:
         """Take the result out of a view; one that was taken out already, before a crash, is told again."""
         try:
-            return self._trees.changes.seal(key, lent.rules)
+            keeps = self._panel is not None and self._panel.check is not None
+            return self._trees.changes.seal(key, lent.rules, keep_view=keeps)
         except SubletError as error:
             if error.code is not LocalCode.NOT_FOUND:
                 raise

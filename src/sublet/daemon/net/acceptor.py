@@ -31,11 +31,14 @@ class Acceptor:
     Args:
         listener: a listening, non-blocking socket; it stays the caller's.
         make: makes the protocol of one connection.
-        tls: context of the server's side, None for plain connections.
+        tls: context of the server's side, or what returns the one of now; None for plain connections.
     """
 
     def __init__(
-        self, listener: socket.socket, make: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None
+        self,
+        listener: socket.socket,
+        make: Callable[[], asyncio.Protocol],
+        tls: ssl.SSLContext | Callable[[], ssl.SSLContext] | None,
     ) -> None:
         self._listener = listener
         self._make = make
@@ -64,10 +67,11 @@ class Acceptor:
         async def open_one() -> None:
             nonlocal taken
             taken = True
-            limit = None if self._tls is None else HANDSHAKE_SECONDS
+            tls = self._tls() if callable(self._tls) else self._tls
+            limit = None if tls is None else HANDSHAKE_SECONDS
             with contextlib.suppress(OSError):  # such as a failed handshake
                 await asyncio.get_running_loop().connect_accepted_socket(
-                    self._make, sock, ssl=self._tls, ssl_handshake_timeout=limit
+                    self._make, sock, ssl=tls, ssl_handshake_timeout=limit
                 )
 
         def ended(task: asyncio.Task[None]) -> None:

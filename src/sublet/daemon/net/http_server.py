@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -131,12 +132,18 @@ class QuietServer(uvicorn.Server):
         self.should_exit = True
         self._leaving.set()
 
-    async def serve_until_cancelled(self, listening: socket.socket, stop: Callable[[], None]) -> None:
+    async def serve_until_cancelled(
+        self,
+        listening: socket.socket,
+        stop: Callable[[], None],
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
         """Serve on ``listening``; when cancelled, call ``stop`` to end what waits, and let the rest finish.
 
         Args:
             listening: a socket that listens; the caller closes it.
             stop: ends streams and long polls.
+            tls: returns what a handshake is answered with now; None for what the configuration says.
         """
         listening.setblocking(False)
         self.config.load()
@@ -150,7 +157,7 @@ class QuietServer(uvicorn.Server):
 
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(Acceptor(listening, connection, self.config.ssl).serve)
+                group.start_soon(Acceptor(listening, connection, tls or self.config.ssl).serve)
                 await self.main_loop()
         finally:
             stop()

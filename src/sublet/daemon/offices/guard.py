@@ -6,8 +6,10 @@ what is read: ``config``, ``desktop``, ``tools``, ``resources``, ``skills``, ``s
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from sublet.daemon.api.call_api import AskedCall, Begun, CallApi
 from sublet.daemon.governing.gatekeeper import Gatekeeper
@@ -36,15 +38,53 @@ class _Free:
         """``Allowed.ended``: nothing was written down before, so nothing is now."""
 
 
-class OfficeGuard:
-    """Implements ``GuardsOffices``."""
+class TellsOfCalls(Protocol):
+    """Is told how calls end."""
 
-    def __init__(self, gate: Gatekeeper, calls: CallApi) -> None:
+    def called(self, asked: AskedOfComputer, error: str | None, seconds: float) -> None:
+        """Take note that a call has ended; ``error`` is None where its Computer has answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    allowed: Allowed
+    asked: AskedOfComputer
+    news: TellsOfCalls
+    clock: Callable[[], float]
+    began: float
+
+    async def ended(self, error: str | None) -> None:
+        """``Allowed.ended``."""
+        self.news.called(self.asked, error, self.clock() - self.began)
+        await self.allowed.ended(error)
+
+
+class OfficeGuard:
+    """Implements ``GuardsOffices``.
+
+    Args:
+        gate: asks policy.
+        calls: policy, grants and people before a call.
+        news: is told how calls end.
+        clock: returns monotonic seconds.
+    """
+
+    def __init__(
+        self, gate: Gatekeeper, calls: CallApi, news: TellsOfCalls, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._gate = gate
         self._calls = calls
+        self._news = news
+        self._clock = clock
 
     async def begin(self, asked: AskedOfComputer) -> Allowed:
         """``GuardsOffices.begin``."""
+        allowed = await self._begin(asked)
+        if asked.event not in (ClientEvent.TOOL_CALL, ClientEvent.PUT_BLOB) or asked.goes_on:
+            return allowed
+        return _Told(allowed, asked, self._news, self._clock, self._clock())
+
+    async def _begin(self, asked: AskedOfComputer) -> Allowed:
         call = _call(asked)
         try:
             if asked.goes_on:

@@ -83,7 +83,9 @@ class OfficeService:
     @serves(LIST_OFFICES)
     async def list_offices(self, request: Nothing, caller: Subject) -> OfficeList:
         return OfficeList(
-            offices=[self._view(one) for one in self._parts.store.list()], url=self._parts.place.address or None
+            offices=[self._view(one) for one in self._parts.store.list()],
+            url=self._parts.place.address or None,
+            certificate=self._parts.certificate(),
         )
 
     @serves(CREATE_OFFICE_TOKEN)

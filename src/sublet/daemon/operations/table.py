@@ -260,7 +260,10 @@ def _as_if_hidden(
 def _without_hidden(hides: Hides, service: Guarded, answer: AnswerT, caller: Subject) -> AnswerT:
     """Return an answer without what a rule hides from ``caller``: a list of views, or a view with such a list."""
     listed = list(getattr(answer, hides.field) if hides.field else cast("list[View]", answer))
-    left = [view for view in listed if not service._gate.hides(caller, hides.action, str(getattr(view, hides.key)))]
+    # Many views may be of one thing, such as all agents of a node: policy is asked once for each.
+    names = {str(getattr(view, hides.key)) for view in listed}
+    hidden = {name for name in names if service._gate.hides(caller, hides.action, name)}
+    left = [view for view in listed if str(getattr(view, hides.key)) not in hidden] if hidden else listed
     if len(left) == len(listed):
         return answer
     return cast("AnswerT", cast("View", answer).model_copy(update={hides.field: left}) if hides.field else left)

@@ -103,7 +103,10 @@ class PeerStore:
 
     def __init__(self, journal: Journal, peers: Sequence[Peer]) -> None:
         self._journal = journal
-        self._by_name = {peer.name: peer for peer in peers}
+        self._by_name: dict[str, Peer] = {}
+        self._by_node: dict[str, Peer] = {}
+        for peer in peers:
+            self._put(peer)
         self.listeners: list[Callable[[], None]] = []
         """Called after every change of who is paired."""
 
@@ -159,7 +162,7 @@ class PeerStore:
 
     def by_node_id(self, node_id: str) -> Peer | None:
         """Return the peer with that node id, or None."""
-        return next((peer for peer in self._by_name.values() if peer.node_id == node_id), None)
+        return self._by_node.get(node_id)
 
     def find_known(self, node_id: str) -> KnownPeer | None:
         """Return the peer with that node id as the A2A face wants it (``A2AContext.find_peer``)."""
@@ -194,8 +197,8 @@ class PeerStore:
         """Take note of a peer that ``pin`` has pinned in a transaction that is through."""
         before = self.by_node_id(pinned.node_id)
         if before is not None:
-            del self._by_name[before.name]
-        self._by_name[pinned.name] = pinned
+            self._drop(before)
+        self._put(pinned)
         self._tell()
 
     async def move(self, peer: Peer, *, told: int | None = 1) -> None:
@@ -269,15 +272,21 @@ class PeerStore:
             events.add(EventKind.PEER_REMOVED, None, _facts(peer))
 
         # Out of memory first: while the disk is being written, the peer has no access any more.
-        del self._by_name[name]
+        self._drop(peer)
         with anyio.CancelScope(shield=True):
             try:
                 await self._journal.events.transact(work)
             except BaseException:
-                self._by_name[name] = peer
+                self._put(peer)
                 raise
         self._tell()
         return peer
+
+    def _put(self, peer: Peer) -> None:
+        self._by_name[peer.name] = self._by_node[peer.node_id] = peer
+
+    def _drop(self, peer: Peer) -> None:
+        del self._by_name[peer.name], self._by_node[peer.node_id]
 
     def _tell(self) -> None:
         for listener in self.listeners:

@@ -164,6 +164,23 @@ class StagedResults:
 
         return await self._alone(delegation_id, work)
 
+    async def note(self, delegation_id: str, changed: Callable[[DelegationRecord], DelegationRecord]) -> None:
+        """Write into the record of a settled delegation what somebody has found of its result.
+
+        Args:
+            delegation_id: whose.
+            changed: returns the record as it is then.
+
+        Raises:
+            SubletError: ``NOT_FOUND``; ``CONFLICT`` where something else is under way with it, ``UNAVAILABLE`` where
+                the daemon is stopping.
+        """
+
+        async def work() -> None:
+            await self._journal.save_delegation(changed(await self._journal.require_delegation(delegation_id)))
+
+        await self._alone(delegation_id, work)
+
     async def recover(self) -> None:
         """Tell truthfully what became of the results that were being applied when the last process was killed.
 

@@ -178,6 +178,18 @@ class EventLog:
 
         return await self._store.read(work)
 
+    async def newest_of(self, kind: EventKind, limit: int) -> list[Event]:
+        """Return the newest events of a kind, the oldest of them first."""
+
+        def work(connection: sqlite3.Connection) -> list[Event]:
+            rows = connection.execute(
+                "SELECT * FROM events WHERE kind = ? ORDER BY seq DESC LIMIT ?",
+                (str(kind), max(1, min(limit, MAX_PAGE))),
+            ).fetchall()
+            return [_event(row) for row in reversed(rows)]
+
+        return await self._store.read(work)
+
     async def events_after(
         self, cursor: int, delegation_id: str | None = None, limit: int = 100, *, only: EventFilter | None = None
     ) -> EventPage:

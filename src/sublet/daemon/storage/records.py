@@ -24,6 +24,7 @@ from sublet.daemon.api.delegation_views import (
     SandboxView,
 )
 from sublet.daemon.api.delegations import CreateDelegation
+from sublet.daemon.storage.panel_parts import PanelPart
 from sublet.policy.request_rules import Narrowing
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, AccessMode, GitMode, TransportName
 from sublet.protocol.delegation.phases import lapsed
@@ -108,6 +109,7 @@ class DelegationRecord(Record):
     ``change_set`` is a staged result, from the end of access on, and what became of it later. ``returned`` tells if
     all changes of a transport that brings them at the end have arrived, and ``left_behind`` what of them was not made.
     ``taken_back`` tells that what a live lease wrote was taken back.
+    ``panel`` is what it is a member of.
     ``settled`` tells that nothing more will happen to it: resources are released and the audit is made.
     ``accept`` is what the executor agreed to; it holds no secret.
     ``generation`` grows with every process that takes the delegation over, so that a zombie's words can be told.
@@ -156,6 +158,7 @@ class DelegationRecord(Record):
     follow_ups: tuple[FollowUpRecord, ...] = ()
     settled: bool = False
     taken_back: bool = False
+    panel: PanelPart | None = None
     generation: int = 1
 
     @property
@@ -200,6 +203,7 @@ class DelegationRecord(Record):
             peer=self.peer,
             agent=self.agent,
             workspace_dir=self.workspace,
+            panel_id=self.panel.id if self.panel is not None else None,
             resources=[ResourceView(**resource.model_dump()) for resource in self.resources],
             description=self.description,
             access_mode=self.access_mode,

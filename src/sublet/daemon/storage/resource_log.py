@@ -18,6 +18,8 @@ from sublet.daemon.times import rfc3339
 from sublet.protocol.canonical import JsonValue
 
 KEEP_RELEASED = 10_000
+PANEL: Final = "panel"
+"""The kind of what a panel holds until it is over: the snapshot that its members share."""
 
 
 def take(connection: sqlite3.Connection, owner: str, kind: str, detail: Mapping[str, JsonValue]) -> int:
@@ -63,7 +65,8 @@ NOTHING: Final = ResourceChange()
 
 @dataclass(frozen=True, slots=True)
 class HeldResource:
-    """Something that was acquired and not released yet: lease, lock, view, apply, mount, slot, process, remote_task."""
+    """Something that was acquired and not released yet: lease, lock, view, apply, mount, slot, process, remote_task,
+    panel."""
 
     id: int
     owner: str

@@ -22,6 +22,7 @@ from sublet.daemon.storage.stored_parts import (
     StoredDirectory,
     StoredError,
     StoredFollowUp,
+    StoredPanel,
     StoredQuota,
     StoredRequest,
     StoredResult,
@@ -74,6 +75,7 @@ class StoredDelegation(Stored):
     follow_ups: tuple[StoredFollowUp, ...] = ()
     settled: bool = False
     taken_back: bool = False
+    panel: StoredPanel | None = None
     generation: int = 1
 
 

@@ -245,3 +245,37 @@ class StoredAudit(Stored):
     truncated: bool = False
     patch_truncated: bool = False
     patch: str | None = None
+
+
+class StoredPlannedMember(Stored):
+    """A member of a panel as it was planned."""
+
+    delegation_id: str
+    address: str
+    peer: str
+    agent: str
+    why: str
+
+
+class StoredMemberOutcome(Stored):
+    """How a member of a panel ended."""
+
+    state: Literal["ready", "passed", "failed", "none"]
+    seconds: float
+    exit_code: int | None = None
+    reason: str = ""
+    output: str = ""
+
+
+class StoredPanel(Stored):
+    """A panel, and which of its members a delegation is."""
+
+    id: str
+    to: str
+    index: int
+    members: tuple[StoredPlannedMember, ...]
+    check: str | None = None
+    check_seconds: int = 600
+    stop: Literal["all", "first_pass"] = "all"
+    max_agent_seconds: int | None = None
+    outcome: StoredMemberOutcome | None = None

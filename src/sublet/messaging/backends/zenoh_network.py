@@ -52,6 +52,7 @@ MAX_REPLIES: Final = 4_096
 MAX_REPLIES_OF_ONE: Final = 64
 """Of them of each who says to be another one."""
 UPLINK_RETRY_SECONDS: Final = 2.0
+Declares = Callable[[zenoh.Session], object]
 
 
 class ZenohNetwork:
@@ -109,8 +110,7 @@ class ZenohNetwork:
         """Tell whether what is for these daemons goes over a link; to a relay, if some of them have no link of ours."""
         if to is None or link.peer == SHARED:
             return True
-        uplink = self._uplink
-        if link.peer != UPLINK or uplink is None:
+        if link.peer != UPLINK or (uplink := self._uplink) is None:
             return link.peer in to
         return not {*to} <= {uplink.node, *(one.peer for one in links if one.has_neighbour)}
 
@@ -249,6 +249,10 @@ class ZenohNetwork:
         self._behind_relay = another_coming()
         self.changed()
 
+    def is_known_at_relay(self) -> bool:
+        """Tell whether others may be asked over the relay now: it knows us by the link that there is."""
+        return 0 < self.relay_epoch() < self._behind_relay
+
     def ask_relay(self, key: str, payload: bytes, timeout_seconds: float) -> bytes | None:
         """Ask the relay itself, and return its answer; None where it gives none. Blocks."""
         link, uplink = self._links.get(UPLINK), self._uplink
@@ -270,8 +274,8 @@ class ZenohNetwork:
 
     def peers(self) -> int:
         """Return to how many others there is a link."""
-        sessions = [link.session for link in self._all() if link.session is not None]
-        return sum(len(session.info.peers_zid()) + len(session.info.routers_zid()) for session in sessions)
+        found = [link.session.info for link in self._all() if link.session is not None]
+        return sum(len(one.peers_zid()) + len(one.routers_zid()) for one in found)
 
     def close(self) -> None:
         """End all sessions; without this a process that has one does not end."""
@@ -325,15 +329,11 @@ class ZenohNetwork:
 
         return end
 
-    def _on_plain(
-        self, declare: Callable[[zenoh.Session], object]
-    ) -> Callable[[str], Callable[[zenoh.Session], object]]:
+    def _on_plain(self, declare: Declares) -> Callable[[str], Declares]:
         """Declare on links where each key is declared, and nothing on those of peers."""
         return lambda link: declare if link in self._plain else nothing
 
-    def _on_peers(
-        self, declare: Callable[[str, zenoh.Session], object]
-    ) -> Callable[[str], Callable[[zenoh.Session], object]]:
+    def _on_peers(self, declare: Callable[[str, zenoh.Session], object]) -> Callable[[str], Declares]:
         """Declare on the links of peers, and nothing on others."""
         return lambda link: nothing if link in self._plain else partial(declare, link)
 

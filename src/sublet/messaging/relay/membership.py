@@ -2,7 +2,8 @@
 
 Rules: nothing goes to a daemon that has not asked for it, by having taken up the room or by naming the sender as a
 contact; nothing of a room is taken from a daemon that its statement does not name, and nothing is published there by
-one that only reads; what belongs to an entity goes to its own daemon, or comes from it. Daemons are told by node id.
+one that only reads; what belongs to an entity goes to its own daemon, or comes from it; what one node of federation
+asks another goes to that one alone, if both have named each other. Daemons are told by node id.
 
 Weak: a relay learns from the keys which daemons share which rooms, and which entities are asked for.
 """
@@ -18,6 +19,7 @@ from typing import Final, Protocol
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import RoomId, entity_domain
 from sublet.protocol.ezagent.keys import Channel, DocumentPlace, parse_doc_id
+from sublet.protocol.federation.relayed_keys import relayed_between
 from sublet.protocol.ids import node_id
 from sublet.protocol.relay.attendance import Attendance
 from sublet.protocol.relay.errors import RelayCode, RelayRefusal
@@ -146,6 +148,10 @@ class Routes:
 
     def of(self, sender: str, key: str, how: Sent) -> frozenset[str]:
         """Return the node ids of the daemons that get what a daemon sends under a key; the sender is never one."""
+        if (between := relayed_between(key)) is not None:
+            recipient, named = between
+            asks = how is Sent.ASKED and named == sender
+            return self._contacts(sender) & {recipient} - {sender} if asks else _NOBODY
         place = place_of(key)
         if place is None:
             return _NOBODY

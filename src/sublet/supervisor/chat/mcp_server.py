@@ -6,7 +6,6 @@ It lives in a task of its own, so that its end, or its errors, are nobody else's
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,26 +16,21 @@ import anyio
 import structlog
 
 from sublet import deadlines
-from sublet.protocol.bounded_json import check_json
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.lines import LineCutter, LineTooLong
 from sublet.protocol.text import clean_line
 from sublet.supervisor.chat.tool import ToolFailed
 from sublet.supervisor.confined_runs import ConfinedRuns
+from sublet.supervisor.mcp_streams import MAX_LINE_BYTES, session_streams
 from sublet.supervisor.model_config import McpServerConfig
-from sublet.turns import Turns
 
 if TYPE_CHECKING:
     import mcp.types
     from mcp import Client
 
-MAX_LINE_BYTES: Final = 8 << 20
-"""Of one message of a server's."""
 START_SECONDS: Final = 30.0
 CALL_SECONDS: Final = 600.0
 MAX_TOOLS: Final = 128
 MAX_PAGES: Final = 16
-MAX_STDERR_BYTES: Final = 65_536
 
 log = structlog.get_logger(__name__)
 
@@ -151,46 +145,12 @@ class McpServer:
     @asynccontextmanager
     async def _program(self, argv: list[str], names: tuple[str, ...]) -> AsyncIterator[tuple[Any, Any]]:
         """Run a program and speak with it by lines on its standard input and output."""
-        from mcp.shared.message import SessionMessage
-
         process = await self._runs.start(argv, names, None)
-        to_session, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        write_stream, from_session = anyio.create_memory_object_stream[SessionMessage](0)
-
-        async def read() -> None:
-            async with to_session:
-                async for line in _lines(process.stdout):
-                    with contextlib.suppress(ValueError):  # what is no message is not for us
-                        await to_session.send(SessionMessage(_message(line)))
-
-        async def write() -> None:
-            assert process.stdin is not None
-            async with from_session:
-                async for message in from_session:
-                    text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                    process.stdin.write(text.encode() + b"\n")
-                    await process.stdin.drain()
-
-        async def drain() -> None:
-            while await process.stderr.read(MAX_STDERR_BYTES):
-                pass
-
-        async def quietly(work: Any) -> None:
-            with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await work()
-
         try:
             with self._runs.owned(process):
-                async with anyio.create_task_group() as group:
-                    for work in (read, write, drain):
-                        group.start_soon(quietly, work)
-                    try:
-                        yield read_stream, write_stream
-                    finally:
-                        group.cancel_scope.cancel()
+                async with session_streams(process) as streams:
+                    yield streams
         finally:
-            for stream in (to_session, read_stream, write_stream, from_session):
-                stream.close()
             with anyio.CancelScope(shield=True):
                 await process.close()
 
@@ -216,29 +176,6 @@ async def _listed(client: Client) -> list[ServerTool]:
         if cursor is None or len(found) >= MAX_TOOLS:
             break
     return found[:MAX_TOOLS]
-
-
-async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """Yield whole lines; a longer one than is allowed ends the conversation."""
-    lines, turns = LineCutter(MAX_LINE_BYTES), Turns()
-    with contextlib.suppress(LineTooLong):
-        while chunk := await reader.read(65_536):
-            await turns.take()
-            for line in lines.feed(chunk):
-                await turns.take()
-                yield line
-
-
-def _message(line: bytes) -> Any:
-    """Return a line as a message of the protocol.
-
-    Raises:
-        ValueError: it is none.
-    """
-    from mcp.types import jsonrpc_message_adapter
-
-    check_json(line, max_bytes=MAX_LINE_BYTES)
-    return jsonrpc_message_adapter.validate_json(line, by_name=False)
 
 
 def _reason(error: BaseException) -> str:

@@ -59,6 +59,7 @@ setInterval(() => {
 
 const TONES = {
   running: "live", active: "live", started: "live", usable: "good", completed: "good", approved: "good", done: "good", allow: "good",
+  here: "good", reached: "good", silent: "wait", refused: "bad", idle: "good", busy: "live",
   error: "bad", denied: "bad", deny: "bad", revoked: "quiet", failed: "bad", pending: "wait", needs_grant: "wait", paused: "wait",
   invited: "wait", accepted: "wait", created: "wait", cancelled: "quiet", expired: "quiet", withdrawn: "quiet",
 };

@@ -8,6 +8,8 @@ import { approvals } from "./approvals.js";
 import { denials } from "./denials.js";
 import { events } from "./events.js";
 import { lease, leases } from "./leases.js";
+import { nodes } from "./nodes.js";
+import { offices } from "./offices.js";
 import { forgetOthers } from "./pictures.js";
 import { room, rooms } from "./rooms.js";
 
@@ -18,6 +20,8 @@ const VIEWS = [
   ["approvals", "Approvals", approvals],
   ["denials", "Denials", denials],
   ["agents", "Agents", agents],
+  ["nodes", "Nodes", nodes],
+  ["offices", "Offices", offices],
 ];
 const app = document.getElementById("app");
 let frame = null;

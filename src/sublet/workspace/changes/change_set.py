@@ -95,9 +95,10 @@ class ChangeSets:
         write_durably(directory / "begun.json", json.dumps({"baseline": taken.commit}).encode())
         return taken.commit
 
-    def seal(self, key: str, rules: ViewRules) -> tuple[ChangeSet, AuditResult]:
+    def seal(self, key: str, rules: ViewRules, *, keep_view: bool = False) -> tuple[ChangeSet, AuditResult]:
         """Take what was changed out of the view, once nobody can write into it any more, and remove the view.
 
+        With ``keep_view`` the view stays, for whoever looks at it, until ``Staging.discard``.
         After a crash ``get`` tells whether it was done; where not, the view is still there, and this is called again.
 
         Returns:
@@ -138,7 +139,8 @@ class ChangeSets:
         finally:
             os.close(fd)
         change_record.save(directory, record)
-        self._staging.discard(key)
+        if not keep_view:
+            self._staging.discard(key)
         return record.shown(), report
 
     def get(self, key: str) -> ChangeSet:

@@ -7,7 +7,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -152,7 +152,7 @@ def count(entries: Iterable[Entry], directories: Iterable[DirectoryChange] = ())
 
 def save(directory: Path, record: ChangeRecord) -> None:
     """Write ``record`` whole or not at all, to survive a loss of power."""
-    write_durably(directory / _FILE, json.dumps(asdict(record), default=plain).encode())
+    write_durably(directory / _FILE, json.dumps(record, default=plain).encode())
 
 
 def load(directory: Path, key: str) -> ChangeRecord:
@@ -199,8 +199,8 @@ def encode_path(path: bytes) -> str:
     return os.fsdecode(path)
 
 
-def plain(value: object) -> str:
-    """Return bytes and paths as JSON can hold them, for ``json.dumps``.
+def plain(value: object) -> object:
+    """Return bytes, paths and records as JSON can hold them, for ``json.dumps``; ``asdict`` would copy all of it first.
 
     Raises:
         TypeError: it is something else.
@@ -209,6 +209,8 @@ def plain(value: object) -> str:
         return encode_path(value)
     if isinstance(value, Path):
         return str(value)
+    if is_dataclass(value):
+        return {one.name: getattr(value, one.name) for one in fields(value)}
     raise TypeError(type(value).__name__)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -67,7 +67,7 @@ class Plan:
 
 def save(path: Path, plan: Plan) -> None:
     """Write the plan whole or not at all, to survive a loss of power."""
-    write_durably(path, json.dumps(asdict(plan), default=plain).encode())
+    write_durably(path, json.dumps(plan, default=plain).encode())
 
 
 def load(path: Path) -> Plan:

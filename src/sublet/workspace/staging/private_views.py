@@ -23,7 +23,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.export import ViewRules
 from sublet.workspace.staging.copy import PlainCopyTooLargeError, copy_tree, shares_blocks
 from sublet.workspace.staging.overlay import holds, mount_overlay, why_no_overlay
-from sublet.workspace.staging.staged_result import OverlayRoot, StagedView, StagingKind, checked_key, is_key
+from sublet.workspace.staging.staged_result import OverlayRoot, StagedView, StagingKind, checked_key, is_key, no_result
 
 MAX_PLAIN_COPY_BYTES: Final = 1024 * MIB
 """Beyond it an overlay, where there is one, is made instead of a copy that shares nothing."""
@@ -53,9 +53,16 @@ class Staging:
         self._limits = limits
         self._mounted: dict[str, StagedView] = {}
         self._lock = threading.Lock()
+        self._sharing = threading.Lock()
 
     def open(
-        self, key: str, root: Path, rules: ViewRules, *, want: Literal["copy", "overlay"] | None = None
+        self,
+        key: str,
+        root: Path,
+        rules: ViewRules,
+        *,
+        want: Literal["copy", "overlay"] | None = None,
+        shared: str | None = None,
     ) -> StagedView:
         """Make the view of one delegation.
 
@@ -64,6 +71,8 @@ class Staging:
             root: the real path of the directory.
             rules: what is exported of it; a copy holds exactly that, and an overlay needs them at every access.
             want: a kind to insist on; None for the best that there is.
+            shared: key of the one copy from which this view and others are made, always by copying: whoever comes first
+                makes it, with the same rules, and ``discard`` removes it.
 
         Raises:
             SubletError: ``CONFLICT`` where there is one already or there are too many, ``WORKSPACE_*`` and
@@ -84,7 +93,8 @@ class Staging:
                 LocalCode.CONFLICT, f"{key} has a staged view already", "Discard it first, or use another id."
             ) from None
         try:
-            return self._make(key, root, rules, private, want)
+            source = root if shared is None else self._shared(shared, root, rules)
+            return self._make(key, root, rules, private, want if shared is None else "copy", source)
         except BaseException:
             self.discard(key)
             raise
@@ -143,12 +153,18 @@ class Staging:
         return gone
 
     def _make(
-        self, key: str, root: Path, rules: ViewRules, private: Path, want: Literal["copy", "overlay"] | None
+        self,
+        key: str,
+        root: Path,
+        rules: ViewRules,
+        private: Path,
+        want: Literal["copy", "overlay"] | None,
+        source: Path,
     ) -> StagedView:
         if want != "overlay":
             bound = MAX_PLAIN_COPY_BYTES if want is None and not why_no_overlay(self._state_dir) else None
             try:
-                shared = copy_tree(root, private / "view", rules, self._limits(), bound)
+                shared = copy_tree(source, private / "view", rules, self._limits(), bound)
             except PlainCopyTooLargeError:
                 remove_tree(private / "view")
             else:
@@ -159,6 +175,31 @@ class Staging:
             view = self._mount(key, root, private)
         _write_record(private, root, "overlay")
         return view
+
+    def copy(self, key: str, target: Path, rules: ViewRules) -> None:
+        """Copy what is in a view into the new directory ``target``.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where there is none that is a copy, else as ``copy_tree``.
+        """
+        view = self.find(key)
+        if view is None or view.path is None:
+            raise no_result(key)
+        copy_tree(view.path, target, rules, self._limits())
+
+    def _shared(self, key: str, root: Path, rules: ViewRules) -> Path:
+        """Return where the shared copy lies, made where nobody has made it yet."""
+        private = self._home / checked_key(key)
+        with self._sharing:
+            if _record(private) is None:
+                remove_tree(private)  # one that a crash left half made
+                private.mkdir(mode=0o700)
+                try:
+                    self._make(key, root, rules, private, "copy", root)
+                except BaseException:
+                    self.discard(key)
+                    raise
+        return private / "view"
 
     def _mount(self, key: str, root: Path, private: Path) -> StagedView:
         view = StagedView(key, root, "overlay", None, OverlayRoot(mount_overlay(root, private)))

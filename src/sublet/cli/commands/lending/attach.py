@@ -14,6 +14,7 @@ import typer
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.options.completion import complete_delegation
 from sublet.cli.options.delegations import resolve
+from sublet.cli.options.panels import panel_of
 from sublet.cli.options.values import JsonFlag, typed
 from sublet.cli.reaching.connection import either_of, run
 from sublet.cli.rendering.screen import Screen
@@ -36,7 +37,7 @@ def attach(
         str,
         typer.Argument(
             metavar="ID",
-            help="Delegation id, the beginning of one, or `last`; or the room of a file.",
+            help="Delegation id, the beginning of one, or `last`; a panel; or the room of a file.",
             autocompletion=complete_delegation,
             show_default=False,
         ),
@@ -81,6 +82,10 @@ def attach(
         from sublet.cli.rendering.delegations import summary
         from sublet.daemon.api.assignments import AssignmentView
 
+        if (panel := await panel_of(control, delegation_id)) is not None:
+            from sublet.cli.reaching.panels import attach_panel
+
+            return await attach_panel(control, screen, panel)
         found = await resolve(control, delegation_id, work=True)
         view = await either_of(control, found)
         if isinstance(view, AssignmentView):

@@ -26,6 +26,7 @@ from sublet.cli.options.lease import (
     Ttl,
     Wait,
 )
+from sublet.cli.options.panels import PanelSaid
 from sublet.cli.options.values import JsonFlag, directory_path
 from sublet.cli.options.view import Git, Resource, Resources, ViewOptions
 from sublet.cli.reaching.connection import run, view_of
@@ -49,6 +50,7 @@ EPILOG = verbatim(
         """sublet delegate . --to bob "Make the tests pass."
 sublet delegate ~/api --to bob/reviewer "Review it." --ro --ttl 15m
 sublet delegate . --to capability:test "Make the tests pass."
+sublet delegate . --to capability:repair --panel 3 --check "make test" "Mend it."
 sublet delegate . --to bob "Tidy up." --staged && sublet review last
 sublet delegate . --to bob "Document it." --include src --resource docs=../docs:rw
 id=$(sublet delegate . --to bob - --background < task.md)""",
@@ -62,6 +64,13 @@ it again.""",
 )
 
 
+_OF_PANELS = {
+    "members": "--panel",
+    "check": "--check",
+    "check_seconds": "--check-time",
+    "first": "--first",
+    "max_agent_seconds": "--agent-time",
+}
 _SAID = {
     "prompt": f"the prompt must have 1 to {MAX_PROMPT_CHARS:,} characters",
     "resources": "--resource takes NAME=DIR[:ro|rw], 15 times at most; NAME has lower-case letters, digits, . _ and -",
@@ -75,7 +84,7 @@ Of all others the words are made from the field's own bounds.
 """
 
 
-@takes(ViewOptions, LeaseSaid)
+@takes(ViewOptions, LeaseSaid, PanelSaid)
 def delegate(
     ctx: typer.Context,
     directory: Annotated[str, typer.Argument(metavar="DIR", help="Directory to lend.", show_default=False)],
@@ -109,12 +118,15 @@ def delegate(
         )
     screen = Screen(as_json=as_json)
     workspace_dir = directory_path(directory)
+    panel = {name: value for name, value in given.items() if name in _OF_PANELS}
+    lease = {name: value for name, value in given.items() if name not in _OF_PANELS}
+    _check_panel(panel, resource, result_branch, notify=notify, watch="watch" in lease)
 
     async def body(control: Control) -> Exit:
         request = _request(
             workspace_dir,
             prompt,
-            await _peer(control, screen, to),
+            to if panel else await _peer(control, screen, to),
             ro=ro,
             ttl=ttl,
             wait=wait,
@@ -124,8 +136,12 @@ def delegate(
             staged=staged,
             result_branch=result_branch,
             transport=transport,
-            given=given,
+            given=lease,
         )
+        if panel:
+            from sublet.cli.reaching.panels import begin_panel, panel_request
+
+            return await begin_panel(control, screen, panel_request(_of_panel(request, panel)), background=background)
         from sublet.daemon.api.delegations import CREATE_DELEGATION
 
         view = await control.call(CREATE_DELEGATION, request)
@@ -144,6 +160,34 @@ def delegate(
         return exit_for_view(view)
 
     run(ctx, screen, body)
+
+
+def _check_panel(
+    panel: Given, resources: Sequence[Resource] | None, result_branch: str | None, *, notify: bool, watch: bool
+) -> None:
+    """Refuse options of panels without one, and what a panel can't have.
+
+    Raises:
+        typer.BadParameter: names the option.
+    """
+    if not panel:
+        return
+    if "members" not in panel:
+        raise typer.BadParameter("it goes with --panel N", param_hint=_OF_PANELS[next(iter(panel))])
+    if "check" not in panel and (idle := [_OF_PANELS[one] for one in ("check_seconds", "first") if one in panel]):
+        raise typer.BadParameter("it goes with --check COMMAND", param_hint=idle[0])
+    unfit = {"--resource": resources, "--result-branch": result_branch, "--notify": notify, "--watch": watch}
+    for option, said in unfit.items():
+        if said:
+            raise typer.BadParameter("a panel can't have it", param_hint=option)
+
+
+def _of_panel(request: CreateDelegation, panel: Given) -> dict[str, object]:
+    """Return the fields of the request for a panel."""
+    left_out = {"peer", "result_branch", "watch", "resources", "result_mode"}
+    fields = {name: value for name, value in dict(request).items() if name not in left_out}
+    more = {name: value for name, value in panel.items() if name != "first"}
+    return {**fields, **more, "to": request.peer, **({"stop": "first_pass"} if panel.get("first") else {})}
 
 
 async def _peer(control: Control, screen: Screen, to: str) -> str:

@@ -139,16 +139,22 @@ def output(
 def cancel(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = False) -> None:
     """Stop a delegation: its access is cut at once.
 
-    It stops work that is done here for others as well (`sublet work`), and its lender is told. Cancelling what is over
-    is no error, and says that it was.
+    Of a panel it stops all members. It stops work that is done here for others as well (`sublet work`), and its lender
+    is told. Cancelling what is over is no error, and says that it was.
     """
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
+        from sublet.cli.options.panels import panel_of
         from sublet.daemon.api.assignments import AssignmentView
         from sublet.daemon.api.delegation_fields import OneDelegation
         from sublet.daemon.api.delegations import CANCEL_DELEGATION
 
+        if (panel := await panel_of(control, delegation_id)) is not None:
+            from sublet.cli.reaching.panels import cancel_panel
+
+            await cancel_panel(control, screen, panel)
+            return
         asked = OneDelegation(delegation_id=await resolve(control, delegation_id, work=True))
         before = await either_of(control, asked.delegation_id)
         if isinstance(before, AssignmentView):

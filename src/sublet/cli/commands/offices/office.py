@@ -1,4 +1,4 @@
-"""Commands about offices: create, list, token, kick, close."""
+"""Commands about offices: create, list, token, kick, close; ``serve-tools`` is in a module of its own."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def office_token(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Make a token with which one client joins; it is shown this once."""
+    """Make the token of one client, and show it this once."""
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
@@ -112,7 +112,7 @@ def office_kick(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whom to send away.", show_default=False)],
     as_json: JsonFlag = False,
 ) -> None:
-    """Make a member's token useless and end its connection, at once."""
+    """Send a member away for good: its token is useless at once."""
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:

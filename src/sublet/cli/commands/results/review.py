@@ -12,6 +12,7 @@ import typer
 
 from sublet.cli.errors import Exit
 from sublet.cli.options.delegations import IdArgument, resolve
+from sublet.cli.options.panels import panel_of
 from sublet.cli.options.values import JsonFlag, branch_name
 from sublet.cli.reaching.connection import run
 from sublet.cli.rendering.patches import show_patch
@@ -38,7 +39,7 @@ def review(
 ) -> None:
     """Print the patch of a staged result, and its conflicts.
 
-    Coloured on a terminal, plain in a pipe. Nothing is changed by looking.
+    Of a panel, the results side by side. Coloured on a terminal, plain in a pipe. Nothing is changed by looking.
     """
     if stat and patch is not None:
         raise typer.BadParameter("--stat shows which files, --patch writes what is in them: give one of the two")
@@ -48,6 +49,11 @@ def review(
         from sublet.daemon.api.delegation_fields import OneDelegation, OneWithPatch
         from sublet.daemon.api.results import EXPORT_RESULT, REVIEW_RESULT
 
+        if (panel := await panel_of(control, delegation_id)) is not None:
+            from sublet.cli.reaching.panels import review_panel
+
+            await review_panel(control, screen, panel, stat=stat, patch=patch)
+            return
         found = await resolve(control, delegation_id)
         if patch is not None:
             made = await control.call(EXPORT_RESULT, OneDelegation(delegation_id=found))
@@ -102,6 +108,10 @@ def apply(
             help="Make a git branch of it instead; files stay as they are.",
         ),
     ] = None,
+    member: Annotated[
+        int | None,
+        typer.Option("--member", metavar="N", min=1, help="Of a panel: whose result; the others are dropped."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Merge a staged result into the directory.
@@ -114,6 +124,16 @@ def apply(
     async def body(control: Control) -> Exit | None:
         from sublet.daemon.api.results import APPLY_RESULT, ApplyResult
 
+        if (panel := await panel_of(control, delegation_id)) is not None:
+            from sublet.cli.reaching.panels import apply_member
+
+            if branch is not None:
+                raise typer.BadParameter("make a branch of one member: sublet apply dlg_… --branch NAME")
+            return await apply_member(
+                control, screen, panel, member, partial=partial, allow_mass_deletion=allow_mass_deletion
+            )
+        if member is not None:
+            raise typer.BadParameter("it goes with the id of a panel", param_hint="--member")
         found = await resolve(control, delegation_id)
         request = ApplyResult(
             delegation_id=found, partial=partial, allow_mass_deletion=allow_mass_deletion, branch=branch
@@ -136,13 +156,21 @@ def apply(
 
 
 def discard(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = False) -> None:
-    """Drop a staged result. Your directory stays as it is."""
+    """Drop a staged result. Your directory stays as it is.
+
+    Of a panel, all results.
+    """
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
         from sublet.daemon.api.delegation_fields import OneDelegation
         from sublet.daemon.api.results import DISCARD_RESULT
 
+        if (panel := await panel_of(control, delegation_id)) is not None:
+            from sublet.cli.reaching.panels import discard_panel
+
+            await discard_panel(control, screen, panel)
+            return
         asked = OneDelegation(delegation_id=await resolve(control, delegation_id))
         report = await control.call(DISCARD_RESULT, asked)
         if as_json:

@@ -1,0 +1,1 @@
+"""Panels: one task for several agents at once, checked, compared, and one result taken."""
