@@ -90,6 +90,12 @@ def test_somebody_who_stops_it_stops_all() -> None:
     assert panel.step(Stopped("no more"), 2) == [StopWork(1, "no more"), StopCheck(0)]
 
 
+def test_who_stops_it_before_it_has_begun_is_told_as_who_stopped_it() -> None:
+    panel = Panel(PanelRules(checks=True, stop="first_pass"), [0.0, 0.0])
+    assert panel.step(Stopped("by somebody"), 1) == [StopWork(0, "by somebody"), StopWork(1, "by somebody")]
+    assert panel.begin() == []
+
+
 def test_what_a_kill_has_left_goes_on_with_what_is_known() -> None:
     rules = PanelRules(checks=True, stop="first_pass", max_agent_seconds=50)
     panel = Panel(rules, [0, 0, 0], {0: (P, 4.0), 1: (N, 2.0)})

@@ -151,7 +151,8 @@ class Panel:
         known = known or {}
         self.states = [known[one][0] if one in known else MemberState.WORKING for one in range(len(began))]
         self._worked: dict[int, float] = {one: seconds for one, (_, seconds) in known.items()}
-        self._stopping = rules.stop == "first_pass" and MemberState.PASSED in self.states
+        self._passed_before = rules.stop == "first_pass" and MemberState.PASSED in self.states
+        self._stopping = self._passed_before
 
     @property
     def over(self) -> bool:
@@ -175,7 +176,7 @@ class Panel:
 
     def begin(self) -> list[Step]:
         """Return what is to be done of a panel that an earlier process has left, or a new one."""
-        return self._stop(PASSED_FIRST) if self._stopping else []
+        return self._stop(PASSED_FIRST) if self._passed_before else []
 
     def step(self, event: PanelEvent, now: float) -> list[Step]:
         """Take what has happened, and return what is to be done.
