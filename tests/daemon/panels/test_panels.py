@@ -91,7 +91,8 @@ class Daemon:
         await self.journal.save_delegation(record)
         self.ended[record.id] = anyio.Event()
         if panel.index in self.holds:  # it goes on whether or not its caller waits for the answer
-            await self.holds[panel.index].wait()
+            with anyio.fail_after(5):
+                await self.holds[panel.index].wait()
         return record.view(0)
 
     async def ask_to_write(self, caller: Subject, delegation_id: str) -> None:
@@ -102,7 +103,8 @@ class Daemon:
 
     async def apply(self, request: ApplyResult, who: str) -> Applied:
         self.applying.set()
-        await self.applies.wait()
+        with anyio.fail_after(5):
+            await self.applies.wait()
         self.applied.append(request.delegation_id)
         counts = ChangeSet(status="applied")
         record = await self.journal.require_delegation(request.delegation_id)
