@@ -104,7 +104,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="mcp: a delegate that is cut off while its delegation is recorded",
-        covers=("mcp_server.delegation_tools:_Begun.made_by", "mcp_server.session:HostSession.answering"),
+        covers=("mcp_server.begun:Begun.made_by", "mcp_server.session:HostSession.answering"),
         throw=throwing(test_obedient_model.test_D51_a_call_cut_off_while_the_delegation_is_recorded_ends_it_too),
     ),
     FailureProbe(

@@ -16,7 +16,7 @@ from sublet.daemon.api.delegation_views import ChangeSet, ResultView
 from sublet.daemon.api.federation import FoundAgent
 from sublet.daemon.api.panels import ApplyMember, CreatePanel, OnePanel, PanelView, WaitForPanel
 from sublet.daemon.api.results import Applied, ApplyResult
-from sublet.daemon.panels import runs
+from sublet.daemon.panels import runs, views
 from sublet.daemon.panels.checks import MAX_CHECK_OUTPUT_CHARS, CheckEnd, Checks
 from sublet.daemon.panels.runs import PanelRuns
 from sublet.daemon.panels.service import PanelParts, PanelService
@@ -346,16 +346,16 @@ async def test_who_waits_for_the_end_is_told_it_is_over_once_it_is(daemon: Daemo
             daemon.ended[one.delegation_id].set()
         await until(lambda: daemon.runs._runs[panel.panel_id].over.is_set())
         asked = WaitForPanel(panel_id=panel.panel_id, timeout=20)
-        views: list[PanelView] = []
+        told: list[PanelView] = []
 
         async def wait() -> None:
-            views.append(await daemon.service.wait(asked, HUMAN))
+            told.append(await daemon.service.wait(asked, HUMAN))
 
         async with anyio.create_task_group() as group:
             group.start_soon(wait)
             await anyio.sleep(0.02)
             may_remove.set()
-        assert [one.state for one in views] == ["over"]
+        assert [one.state for one in told] == ["over"]
 
 
 async def test_one_result_of_a_panel_is_applied(daemon: Daemon) -> None:
@@ -410,6 +410,16 @@ async def test_what_was_killed_before_its_first_member_leaves_nothing(daemon: Da
             while await daemon.held():
                 await anyio.sleep(0.005)
     assert daemon.removed == ["pnl_" + "1" * 32]
+
+
+def test_a_member_whose_end_could_not_be_written_down_is_not_shown_at_work_for_ever() -> None:
+    record = full_delegation().model_copy(update={"settled": True})
+    view = record.view(0).model_copy(update={"state": DelegationState.CANCELLED})
+    assert views._unwritten(record, view, over=True) is MemberState.NONE
+    counts = ResultView(final_summary="done", change_set=ChangeSet(status="pending"))
+    done = view.model_copy(update={"state": DelegationState.COMPLETED, "result": counts})
+    assert views._unwritten(record, done, over=True) is MemberState.READY
+    assert views._unwritten(record, done, over=False) is MemberState.WORKING
 
 
 def made(path: Path) -> None:
