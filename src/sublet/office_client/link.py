@@ -22,6 +22,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
 from sublet import deadlines
+from sublet.office_client.guarded_socket import GuardedSocket
 from sublet.protocol.bounded_json import BadJson, parse_json
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
@@ -50,7 +51,6 @@ from sublet.protocol.offices.server_frames import (
     read_server_frame,
 )
 from sublet.protocol.text import clean_line
-from sublet.office_client.guarded_socket import GuardedSocket
 from sublet.turns import Turns, Turnstile
 
 OPEN_SECONDS: Final = 10.0
