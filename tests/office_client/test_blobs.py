@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -135,14 +136,14 @@ async def test_without_a_directory_and_on_a_bad_disk_nothing_is_taken(tmp_path: 
 
 async def test_a_piece_waits_for_one_whose_asker_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, may_end = threading.Event(), threading.Event()
-    copy = blobs.shutil.copyfileobj
+    copy = shutil.copyfileobj
 
     def slow(source: Any, target: Any) -> None:
         begun.set()
         may_end.wait(30)
         copy(source, target)
 
-    monkeypatch.setattr(blobs.shutil, "copyfileobj", slow)
+    monkeypatch.setattr(shutil, "copyfileobj", slow)
     landing = Landing(tmp_path, Clock())
     upload = str((await landing.take(first(DATA, DATA[:10]), "r"))["upload_id"])
     asked = asyncio.ensure_future(landing.take(later(upload, 10, DATA[10:], eof=True), "r"))
@@ -166,6 +167,6 @@ async def test_of_an_upload_for_which_there_is_no_room_nothing_is_left(
         target.write(b"half of it")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(blobs.shutil, "copyfileobj", full)
+    monkeypatch.setattr(shutil, "copyfileobj", full)
     assert reason(await Landing(tmp_path, Clock()).take(first(DATA), "r")) == "io_error"
     assert list(tmp_path.iterdir()) == []

@@ -216,7 +216,7 @@ class Landing:
             with os.fdopen(made, "wb") as landed:
                 shutil.copyfileobj(upload.file, landed)
         except BaseException:
-            path.unlink()  # half of it, which nobody has counted
+            path.unlink(missing_ok=True)  # half of it, which nobody has counted
             raise
         self._landed += upload.size
         self._drop(upload)

@@ -51,7 +51,7 @@ _LINE: ContextVar[Line | None] = ContextVar("line", default=None)
 
 
 class Pace:
-    """How fast one member may send: frames, bytes and time of the loop, which come back. What it costs others counts too.
+    """How fast one member may send: frames, bytes and time of the loop, which come back. What it costs others counts.
 
     Args:
         at_work: who else has had the loop work for it.
