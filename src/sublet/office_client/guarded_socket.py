@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.frames import Frame, Opcode
 
 FRAMES_AT_ONCE: Final = 1_000.0
@@ -44,6 +44,17 @@ class GuardedSocket(ClientConnection):
                 self.transport.abort()
                 return
         super().process_event(event)
+
+
+class GuardedConnect(connect):
+    """Makes such a connection, and follows no redirects: a server says where to go in its own name alone."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url, create_connection=GuardedSocket, **options)
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        """Follow none."""
+        return exc
 
 
 def _is_message(frame: Frame) -> bool:

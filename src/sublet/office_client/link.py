@@ -18,11 +18,11 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import anyio
 import structlog
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
 from sublet import deadlines
-from sublet.office_client.guarded_socket import GuardedSocket
+from sublet.office_client.guarded_socket import GuardedConnect
 from sublet.protocol.bounded_json import BadJson, parse_json
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
@@ -104,13 +104,6 @@ class Answers(Protocol):
 
     def hear(self, event: str, arguments: tuple[JsonValue, ...]) -> None:
         """Take note of an event that wants no answer."""
-
-
-class _Connect(connect):
-    """A connection that follows no redirects: a server says where to go in its own name alone."""
-
-    def process_redirect(self, exc: Exception) -> Exception | str:
-        return exc
 
 
 class Link:
@@ -289,7 +282,7 @@ async def _connected(place: Place, version: str) -> ClientConnection:
     url = urlunsplit(("wss" if encrypted else "ws", parts.netloc, path, query, ""))
     try:
         async with deadlines.timeout(OPEN_SECONDS):
-            socket = await _Connect(
+            socket = await GuardedConnect(
                 url,
                 ssl=_context(place) if encrypted else None,
                 max_size=MAX_FRAME_BYTES,
@@ -299,7 +292,6 @@ async def _connected(place: Place, version: str) -> ClientConnection:
                 open_timeout=None,
                 close_timeout=CLOSE_SECONDS,
                 proxy=None,
-                create_connection=GuardedSocket,
             )
     except InvalidStatus as error:
         raise _refused(place, error.response.status_code, bytes(error.response.body or b"")) from None
