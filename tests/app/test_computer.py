@@ -57,7 +57,7 @@ def test_an_office_is_named_by_url_or_by_the_id_beside_its_token() -> None:
     [
         *("http://desk.example/x", "http://192.0.2.1:8648/x", "ftp://127.0.0.1/x", "https://", "https:///x"),
         *("https://desk.example", "https://me:secret@desk.example/x", "https://desk.example:99999/x", "file:///etc/x"),
-        *("https://desk.example?x=1/y", f"https://desk.example/{'x' * 200}"),
+        *("https://desk.example?x=1/y", "https://desk.example/a#b/y", f"https://desk.example/{'x' * 200}"),
     ],
 )
 def test_a_url_that_is_none_or_would_show_the_token_is_refused(office: str) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
+import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +132,41 @@ async def test_uploads_are_few_and_go_when_they_are_idle(tmp_path: Path, monkeyp
 async def test_without_a_directory_and_on_a_bad_disk_nothing_is_taken(tmp_path: Path) -> None:
     assert reason(await Landing(None, Clock()).take(first(b"abc"), "r")) == "forbidden"
     assert reason(await Landing(tmp_path / "gone", Clock()).take(first(b"abc"), "r")) == "io_error"
+
+
+async def test_a_piece_waits_for_one_whose_asker_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    copy = shutil.copyfileobj
+
+    def slow(source: Any, target: Any) -> None:
+        begun.set()
+        may_end.wait(30)
+        copy(source, target)
+
+    monkeypatch.setattr(shutil, "copyfileobj", slow)
+    landing = Landing(tmp_path, Clock())
+    upload = str((await landing.take(first(DATA, DATA[:10]), "r"))["upload_id"])
+    asked = asyncio.ensure_future(landing.take(later(upload, 10, DATA[10:], eof=True), "r"))
+    await asyncio.to_thread(begun.wait, 30)
+    asked.cancel()  # as its connection ends, or its time
+    await asyncio.wait([asked])
+    again = asyncio.ensure_future(landing.take(later(upload, len(DATA), b"", eof=True), "r"))
+    await asyncio.sleep(0.1)
+    met = again.done()
+    may_end.set()
+    assert reason(await again) == "invalid_upload"
+    assert not met
+    [landed] = tmp_path.iterdir()
+    assert landed.read_bytes() == DATA
+
+
+async def test_of_an_upload_for_which_there_is_no_room_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: Any, target: Any) -> None:
+        target.write(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    assert reason(await Landing(tmp_path, Clock()).take(first(DATA), "r")) == "io_error"
+    assert list(tmp_path.iterdir()) == []

@@ -146,6 +146,14 @@ async def cancels(agent: Asked, tmp_path: Path) -> None:
     assert "not run a second time" in again["content"][0]["text"]
     assert noted.read_text() == "begun\n"
     assert (await agent.use("notes__add", req_id="one", a=1, b=1))["isError"] is False
+    # Its result has not left: who has asked does not know, and may ask again.
+    lost: Any = {"agent": "alice", "req_id": "one", "computer": "bob", "tool_name": "notes__add", "params": {}}
+    agent.computer.unsent("client:get_tools", (lost,))
+    agent.computer.unsent("client:tool_call", ({},))
+    assert (await agent.use("notes__add", req_id="one", a=1, b=1))["isError"] is False
+    agent.computer.unsent("client:tool_call", (lost,))
+    again = await agent.use("notes__add", req_id="one", a=1, b=1)
+    assert "not run a second time" in again["content"][0]["text"]
 
 
 async def ends(agent: Asked, server: ToolServer, changes: Changes) -> None:
@@ -171,3 +179,21 @@ async def test_a_server_that_is_none_does_not_start(argv: list[str], monkeypatch
         await server.serve()
     assert server.started.is_set()
     assert server.failure.startswith("MCP server sh ")
+
+
+async def test_few_desktops_are_gathered_at_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    under_way, most = 0, 0
+
+    async def gathers(*_: object) -> list[str]:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await anyio.sleep(0)
+        under_way -= 1
+        return []
+
+    monkeypatch.setattr(module, "desktop", gathers)
+    agent = Asked(Computer("bob", [], Landing(None, time.monotonic)))
+    shown = await asyncio.gather(*(agent.read("get_desktop") for _ in range(20)))
+    assert [one["desktops"] for one in shown] == [[]] * 20
+    assert most == module.MAX_DESKTOPS

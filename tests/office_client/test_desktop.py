@@ -7,6 +7,7 @@ from typing import Any
 import mcp.types as t
 import pytest
 
+from sublet.office_client import desktop as module
 from sublet.office_client.desktop import MAX_PAGES, desktop
 from sublet.office_client.servers import ServerFailed
 
@@ -64,3 +65,9 @@ async def test_pages_without_end_are_not_read() -> None:
     server = Shows(endless=True)
     assert await names(server) == []
     assert server.pages == MAX_PAGES
+
+
+async def test_windows_that_fit_into_no_answer_are_not_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Shows(*(window(name) for name in "abc"))
+    monkeypatch.setattr(module, "MAX_SHOWN_CHARS", 2 * len("window://a\n\nin a\n\nmore"))
+    assert await names(server) == ["a", "b"]

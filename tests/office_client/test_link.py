@@ -6,7 +6,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -15,14 +15,17 @@ from typing import Any
 import anyio
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from sublet.daemon.peering.identity import load_tls
 from sublet.office_client import link as module
+from sublet.office_client.guarded_socket import FRAMES_AT_ONCE
 from sublet.office_client.link import MAX_EVENTS, Link, Place, Unreachable, open_link
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.offices.version import handshake_refusal, parse_version
+from sublet.turns import Turnstile
 
 pytestmark = pytest.mark.anyio
 
@@ -38,6 +41,7 @@ class Answering:
     answer_with: JsonValue = None
     asked: list[str] = field(default_factory=list)
     heard: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
     under_way: int = 0
     most: int = 0
 
@@ -54,6 +58,9 @@ class Answering:
 
     def instead(self, event: str, why: str) -> JsonValue:
         return why
+
+    def unsent(self, event: str, arguments: tuple[JsonValue, ...]) -> None:
+        self.lost.append(event)
 
     def hear(self, event: str, arguments: tuple[JsonValue, ...]) -> None:
         self.heard.append(event)
@@ -121,13 +128,20 @@ async def test_whoever_opens_with_nothing_or_is_silent_is_left(monkeypatch: pyte
         await socket.send(OPENS)
         await socket.wait_closed()
 
+    async def talks(socket: ServerConnection) -> None:
+        await socket.send(OPENS)
+        with suppress(ConnectionClosed):
+            while True:
+                await socket.send("2")
+                await asyncio.sleep(0.05)
+
     async def other(socket: ServerConnection) -> None:
         await socket.send("2")
         await socket.wait_closed()
 
-    for play in (silent, late):
+    for play in (silent, late, talks):
         async with playing(play) as place:
-            with pytest.raises(Unreachable, match="said nothing"):
+            with anyio.fail_after(20), pytest.raises(Unreachable, match="said nothing"):
                 await open_link(place, "token")
     async with playing(other) as place:
         with pytest.raises(SubletError, match="no office is served"):
@@ -255,6 +269,8 @@ async def test_calls_without_end_have_a_bound_and_each_is_answered() -> None:
         await socket.send('42/smcp,["client:tool_call",{}]')
         frames = [str(await socket.recv()).removeprefix("43/smcp,") for _ in range(20)]
         refused.extend(json.loads(frame.lstrip("0123456789")) for frame in frames)
+        while answers.most < MAX_EVENTS:
+            await asyncio.sleep(0.01)
         await socket.send("1")
 
     assert await served(then, answers) == "the server has ended the connection"
@@ -309,6 +325,9 @@ async def test_who_never_reads_our_answers_is_left(monkeypatch: pytest.MonkeyPat
         await link.close()
         over.set()
     assert why == "the server does not read our answers"
+    # Whoever has asked does not know what came of it.
+    assert answers.lost
+    assert len(answers.lost) <= len(answers.asked)
 
 
 async def test_what_is_asked_of_the_server_is_answered_or_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,3 +354,52 @@ async def test_what_is_asked_of_the_server_is_answered_or_given_up(monkeypatch: 
     with pytest.raises(Unreachable, match="ended"):
         await link.call("server:leave_office", {})
     await asyncio.sleep(0)
+
+
+PING, PONG, PART, END = b"\x89\x00", b"\x8a\x00", b"\x01\x00", b"\x00\x00"
+
+
+@pytest.mark.parametrize("frames", [(PING, PING), (PONG, PONG), (PART, END)], ids=["pings", "pongs", "parts"])
+async def test_frames_without_end_that_are_no_message_end_the_connection(frames: tuple[bytes, bytes]) -> None:
+    first, more = frames
+
+    async def floods(socket: ServerConnection) -> None:
+        socket.transport.write(first + more * int(FRAMES_AT_ONCE))
+
+    async def does_not(socket: ServerConnection) -> None:
+        socket.transport.write(first + more * 500 + (b"\x80\x011" if first == PART else b""))
+        await socket.send("1")
+
+    assert "the connection has ended" in await served(floods, Answering())
+    assert "the server has ended the connection" in await served(does_not, Answering())
+
+
+async def test_events_that_come_at_one_moment_wait_for_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[Turnstile] = []
+    passed = Turnstile.passed
+
+    async def counted(self: Turnstile) -> None:
+        turns.append(self)
+        await passed(self)
+
+    monkeypatch.setattr(Turnstile, "passed", counted)
+
+    async def then(socket: ServerConnection) -> None:
+        for number in range(10):
+            await socket.send(f'42/smcp,{number}["client:get_tools",{{}}]')
+        for _ in range(10):
+            await socket.recv()
+        await socket.send("1")
+
+    await served(then, Answering())
+    assert len(turns) == 10
+    assert len(set(turns)) == 1
+
+
+async def test_the_scheme_of_a_url_may_be_written_in_capitals() -> None:
+    async def play(socket: ServerConnection) -> None:
+        await lets_in(socket)
+        await socket.wait_closed()
+
+    async with playing(play) as place:
+        await (await open_link(Place(place.url.replace("http", "HTTP"), "office"), "token")).close()

@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
 
 from sublet.office_client import serving as module
 from sublet.office_client.blobs import Landing
@@ -158,3 +159,20 @@ async def test_where_nobody_serves_at_first_it_ends() -> None:
     await stays.run()
     assert stays.raised is not None
     assert stays.raised.code is LocalCode.UNAVAILABLE
+
+
+async def test_a_server_that_ends_the_connection_at_first_is_told() -> None:
+    async def ends(socket: ServerConnection) -> None:
+        await socket.send('0{"sid":"a"}')
+        await socket.recv()
+        await socket.send('40/smcp,{"sid":"x"}')
+        await socket.recv()
+        await socket.close()
+
+    async with serve(ends, "127.0.0.1", 0, compression=None) as server:
+        stays = Stays([Place(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", OURS)])
+        with anyio.fail_after(30):
+            await stays.run()
+    assert stays.raised is not None
+    assert stays.raised.code is LocalCode.UNAVAILABLE
+    assert stays.joined == 0

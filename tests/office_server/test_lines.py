@@ -8,7 +8,7 @@ import pytest
 from engineio.async_socket import AsyncSocket
 
 from sublet.office_server import lines as module
-from sublet.office_server.lines import PACKET_BYTES, Line, Lines, works_for
+from sublet.office_server.lines import PACKET_BYTES, Line, Lines, Pace, works_for
 from sublet.office_server.socketio_server import SocketIoServer
 from sublet.turns import Turnstile
 from support.office_client import Ears, served
@@ -84,3 +84,36 @@ async def test_sessions_that_begin_at_one_moment_wait_for_their_turns(monkeypatc
         assert len(set(map(id, turns))) == len(turns) == 2
         await client.call("server:update_config", {"computer": "bob"})
         assert len(turns) == 2
+
+
+async def test_who_comes_again_has_what_is_left_of_its_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = Lines()
+    before, other, again = (Line("127.0.0.1", lines) for _ in range(3))
+    before.become_known("bob")
+    before.pace.worked(1.0)
+    other.become_known("alice")
+    again.become_known("bob")
+    assert again.pace is before.pace
+    assert other.pace is not before.pace
+    monkeypatch.setattr(module, "MAX_HOLDERS", 2)
+    Line("127.0.0.1", lines).become_known("carol")
+    assert lines.pace_of("bob") is before.pace
+    assert lines.pace_of("alice") is not other.pace
+
+
+async def test_a_pace_is_that_of_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    paces: list[Pace] = []
+    pace_of = Lines.pace_of
+
+    def noted(self: Lines, holder: str) -> Pace:
+        assert "bob" not in holder
+        paces.append(pace_of(self, holder))
+        return paces[-1]
+
+    monkeypatch.setattr(Lines, "pace_of", noted)
+    async with served() as here:
+        for secret in ("1-bob", "1-bob 2-bob", "1-alice"):
+            await here.connected(secret)
+    first, second, third = paces
+    assert first is second
+    assert third is not first

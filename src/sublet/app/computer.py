@@ -117,7 +117,8 @@ def place_of(office: str, token: GivenToken) -> Place | None:
         host, _ = parts.hostname, parts.port
     except ValueError:
         host = None
-    if parts.scheme not in ("http", "https") or not host or not office_id or parts.username or parts.query:
+    more = parts.username or parts.query or parts.fragment
+    if parts.scheme not in ("http", "https") or not host or not office_id or more:
         raise SubletError(
             LocalCode.INVALID_ARGUMENT,
             "that is no URL of an office",

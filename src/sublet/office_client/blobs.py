@@ -14,6 +14,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -117,11 +118,11 @@ class Landing:
         self._uploads: dict[str, _Upload] = {}
         self._landed = 0
         self._one_by_one = asyncio.Lock()
+        self._at_work = threading.Lock()
 
     async def take(self, asked: Mapping[str, JsonValue], req_id: str) -> Answer:
         """Take one piece of ``client:put_blob``, and return its acknowledgement, or why it is refused."""
         async with self._one_by_one:
-            self._expire()
             try:
                 return await asyncio.to_thread(self._take, asked, req_id)
             except OSError as error:
@@ -129,10 +130,17 @@ class Landing:
 
     def close(self) -> None:
         """Drop what has not come whole."""
-        for upload in list(self._uploads.values()):
-            self._drop(upload)
+        with self._at_work:
+            for upload in list(self._uploads.values()):
+                self._drop(upload)
 
     def _take(self, asked: Mapping[str, JsonValue], req_id: str) -> Answer:
+        # A disk may be so slow that whoever has asked is gone: what goes on then is not to be met by the next piece.
+        with self._at_work:
+            self._expire()
+            return self._taken(asked, req_id)
+
+    def _taken(self, asked: Mapping[str, JsonValue], req_id: str) -> Answer:
         upload_id = asked.get("upload_id")
         if upload_id is None:
             begun = self._begin(asked)
@@ -204,8 +212,12 @@ class Landing:
         upload.file.flush()
         upload.file.seek(0)
         made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(made, "wb") as landed:
-            shutil.copyfileobj(upload.file, landed)
+        try:
+            with os.fdopen(made, "wb") as landed:
+                shutil.copyfileobj(upload.file, landed)
+        except BaseException:
+            path.unlink(missing_ok=True)  # half of it, which nobody has counted
+            raise
         self._landed += upload.size
         self._drop(upload)
         return path

@@ -36,6 +36,8 @@ from sublet.protocol.text import clean_line
 
 MAX_CALLS: Final = 64
 """Tool calls under way at one time."""
+MAX_DESKTOPS: Final = 4
+"""That are gathered at one time."""
 MAX_CUT_OFF: Final = 1_024
 """Ids of calls that were cut off which are remembered."""
 READ_SECONDS: Final = 60.0
@@ -63,6 +65,7 @@ class Computer:
         self._calls: dict[tuple[str, str], _Call] = {}
         self._cut_off: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._last_used: list[str] = []
+        self._desktops = anyio.Semaphore(MAX_DESKTOPS)
 
     async def answer(self, event: str, arguments: tuple[JsonValue, ...]) -> JsonValue:
         """``Answers.answer``."""
@@ -92,6 +95,18 @@ class Computer:
         if event not in tuple(ClientEvent):
             return flat_error(BROKEN, why)
         return failed(ClientEvent(event), BROKEN, "too_large", f"{self.name}: {why}")
+
+    def unsent(self, event: str, arguments: tuple[JsonValue, ...]) -> None:
+        """``Answers.unsent``: a call whose result was lost counts as one that was cut off."""
+        if event != ClientEvent.TOOL_CALL:
+            return
+        try:
+            asked = read_relayed(ClientEvent.TOOL_CALL, arguments)
+        except MalformedRequest:
+            return
+        key = (asked.agent, asked.req_id)
+        if key not in self._calls:  # else this was the refusal of a second one
+            self._note_cut_off(key)
 
     def hear(self, event: str, arguments: tuple[JsonValue, ...]) -> None:
         """``Answers.hear``: a cancel ends the call that it names; all else is for Agents."""
@@ -132,9 +147,7 @@ class Computer:
         except ServerFailed as error:
             return failed_call(str(error))
         except anyio.get_cancelled_exc_class():
-            self._cut_off[key] = None
-            if len(self._cut_off) > MAX_CUT_OFF:
-                self._cut_off.popitem(last=False)
+            self._note_cut_off(key)
             raise
         finally:
             del self._calls[key]
@@ -146,6 +159,11 @@ class Computer:
                 if exposed == exposed_name(bundle, tool.name):
                     return server, tool.name
         return None
+
+    def _note_cut_off(self, key: tuple[str, str]) -> None:
+        self._cut_off[key] = None
+        if len(self._cut_off) > MAX_CUT_OFF:
+            self._cut_off.popitem(last=False)
 
     def _note_use(self, bundle: str) -> None:
         self._last_used = [bundle, *(one for one in self._last_used if one != bundle)]
@@ -162,11 +180,12 @@ class Computer:
                 return {"servers": {bundle: _config(one) for bundle, one in self._servers.items()}, "inputs": []}
             case ClientEvent.GET_DESKTOP:
                 size, window = data.get("desktop_size"), data.get("window")
-                shown = await desktop(
-                    self._by_use(),
-                    size if isinstance(size, int) and not isinstance(size, bool) else None,
-                    window if isinstance(window, str) else None,
-                )
+                async with self._desktops:
+                    shown = await desktop(
+                        self._by_use(),
+                        size if isinstance(size, int) and not isinstance(size, bool) else None,
+                        window if isinstance(window, str) else None,
+                    )
                 return {"desktops": [*shown], "req_id": req_id}
             case ClientEvent.GET_RESOURCES:
                 return await self._resources(data, req_id)

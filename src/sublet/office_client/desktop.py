@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 SCHEME: Final = "window://"
 MAX_WINDOWS: Final = 64
 MAX_PAGES: Final = 8
+MAX_SHOWN_CHARS: Final = 16 << 20
+"""Of all windows together: more fits into no answer."""
 
 
 async def desktop(servers: Sequence[ToolServer], size: int | None, window: str | None) -> list[str]:
-    """Return what the windows show.
+    """Return what the windows show, of the first ones where all of them are too large.
 
     Args:
         servers: those that were used last first.
@@ -29,6 +31,7 @@ async def desktop(servers: Sequence[ToolServer], size: int | None, window: str |
     """
     most = MAX_WINDOWS if size is None else max(0, min(size, MAX_WINDOWS))
     shown: list[str] = []
+    chars = 0
     for server in servers:
         try:
             windows = await _windows(server, window)
@@ -36,7 +39,10 @@ async def desktop(servers: Sequence[ToolServer], size: int | None, window: str |
                 if len(shown) >= most:
                     return shown
                 texts = await server.texts(resource)
-                shown += ["\n\n".join([str(resource.uri), *texts]).strip()] if texts else []
+                text = "\n\n".join([str(resource.uri), *texts]).strip() if texts else ""
+                if (chars := chars + len(text)) > MAX_SHOWN_CHARS:
+                    return shown
+                shown += [text] if text else []
         except ServerFailed:
             continue
     return shown

@@ -14,14 +14,15 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Final, Protocol
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import anyio
 import structlog
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
 from sublet import deadlines
+from sublet.office_client.guarded_socket import GuardedConnect
 from sublet.protocol.bounded_json import BadJson, parse_json
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
@@ -50,7 +51,7 @@ from sublet.protocol.offices.server_frames import (
     read_server_frame,
 )
 from sublet.protocol.text import clean_line
-from sublet.turns import Turns
+from sublet.turns import Turns, Turnstile
 
 OPEN_SECONDS: Final = 10.0
 """For the handshake, and again for showing the token."""
@@ -98,15 +99,11 @@ class Answers(Protocol):
     def instead(self, event: str, why: str) -> JsonValue:
         """Return the answer to an event whose own answer can't be sent."""
 
+    def unsent(self, event: str, arguments: tuple[JsonValue, ...]) -> None:
+        """Take note that an answer did not leave: whoever has asked does not know what came of it."""
+
     def hear(self, event: str, arguments: tuple[JsonValue, ...]) -> None:
         """Take note of an event that wants no answer."""
-
-
-class _Connect(connect):
-    """A connection that follows no redirects: a server says where to go in its own name alone."""
-
-    def process_redirect(self, exc: Exception) -> Exception | str:
-        return exc
 
 
 class Link:
@@ -119,6 +116,7 @@ class Link:
         self._numbers = count(1)
         self._waiting_bytes = 0
         self._answering = 0
+        self._turnstile = Turnstile()
 
     async def serve(self, answers: Answers) -> str:
         """Hand on what comes until the connection ends, and return why it did."""
@@ -157,7 +155,10 @@ class Link:
             return str(_sole(lost))
         finally:
             for waits in self._asked.values():
-                waits.cancel()
+                # Not cancelled: that would end whoever has asked, as if it had been told to.
+                if not waits.done():
+                    waits.set_exception(Unreachable("the connection has ended"))
+                    waits.exception()  # also where nobody looks any more
         raise AssertionError("a connection is served until it ends")
 
     async def call(self, event: str, data: Mapping[str, JsonValue]) -> tuple[JsonValue, ...]:
@@ -190,7 +191,13 @@ class Link:
 
     async def _answer(self, answers: Answers, event: Event) -> None:
         try:
-            await self._answer_at_once(event, await answers.answer(event.name, event.arguments), answers)
+            await self._turnstile.passed()  # a hundred that come at one moment are no one turn of the loop
+            answer = await answers.answer(event.name, event.arguments)
+            try:
+                await self._answer_at_once(event, answer, answers)
+            except BaseException:
+                answers.unsent(event.name, event.arguments)
+                raise
         finally:
             self._answering -= 1
 
@@ -235,23 +242,11 @@ async def open_link(place: Place, token: str, version: str = DEFAULT_PROTOCOL_VE
         opened = await _next_packet(socket, OPEN_SECONDS)
         if not isinstance(opened, Opened):
             raise _no_office(place)
-        await socket.send(connect_frame(token))
-        while True:
-            match await _next_packet(socket, OPEN_SECONDS):
-                case Connected():
-                    return Link(socket, opened)
-                case Refused():
-                    raise SubletError(
-                        LocalCode.TOKEN_INVALID,
-                        "the office does not take this token",
-                        "It may have been replaced or revoked: sublet office token OFFICE --role computer --name NAME.",
-                    )
-                case Ping():
-                    await socket.send(PONG)
-                case Ended():
-                    raise Unreachable("the server has ended the connection")
-                case _:
-                    pass
+        async with deadlines.timeout(OPEN_SECONDS):  # whatever else it says meanwhile
+            return await _shown(socket, opened, token)
+    except TimeoutError:
+        socket.transport.abort()
+        raise Unreachable(f"the server has said nothing of the token in {OPEN_SECONDS:g} s") from None
     except BaseException as error:
         socket.transport.abort()
         if isinstance(error, ConnectionClosed | OSError) and not isinstance(error, SubletError):
@@ -259,14 +254,35 @@ async def open_link(place: Place, token: str, version: str = DEFAULT_PROTOCOL_VE
         raise
 
 
+async def _shown(socket: ClientConnection, opened: Opened, token: str) -> Link:
+    await socket.send(connect_frame(token))
+    while True:
+        match await _next_packet(socket, OPEN_SECONDS):
+            case Connected():
+                return Link(socket, opened)
+            case Refused():
+                raise SubletError(
+                    LocalCode.TOKEN_INVALID,
+                    "the office does not take this token",
+                    "It may have been replaced or revoked: sublet office token OFFICE --role computer --name NAME.",
+                )
+            case Ping():
+                await socket.send(PONG)
+            case Ended():
+                raise Unreachable("the server has ended the connection")
+            case _:
+                pass
+
+
 async def _connected(place: Place, version: str) -> ClientConnection:
-    base = place.url.rstrip("/")
-    encrypted = urlsplit(place.url).scheme == "https"
+    parts = urlsplit(place.url)
+    encrypted = parts.scheme == "https"
     query = f"EIO=4&transport=websocket&{VERSION_FIELD}={quote(version)}"
-    url = f"ws{base.removeprefix('http')}{SOCKET_PATH}?{query}"
+    path = f"{parts.path.rstrip('/')}{SOCKET_PATH}"
+    url = urlunsplit(("wss" if encrypted else "ws", parts.netloc, path, query, ""))
     try:
         async with deadlines.timeout(OPEN_SECONDS):
-            socket = await _Connect(
+            socket = await GuardedConnect(
                 url,
                 ssl=_context(place) if encrypted else None,
                 max_size=MAX_FRAME_BYTES,
@@ -283,7 +299,7 @@ async def _connected(place: Place, version: str) -> ClientConnection:
         raise _not_trusted(place, clean_line(error.verify_message, 200)) from None
     except TimeoutError:
         raise Unreachable(f"{_host(place)} has not answered in {OPEN_SECONDS:g} s") from None
-    except (OSError, InvalidHandshake, EOFError, ValueError) as error:
+    except (OSError, InvalidHandshake, InvalidURI, EOFError, ValueError) as error:
         raise Unreachable(f"{_host(place)} can't be reached: {_words(error)}") from None
     if encrypted and place.certificate is not None:
         shown = socket.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)

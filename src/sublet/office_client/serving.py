@@ -128,7 +128,10 @@ class Serving:
             raise _sole(failures) from None
         finally:
             await link.close()
-        return why or "the server does not answer"
+        why = why or "the server does not answer"
+        if not self._joined_once:
+            raise Unreachable(why)
+        return why
 
     async def _reached(self) -> tuple[Place, Link]:
         try:

@@ -7,6 +7,7 @@ little, has a few seconds, and gives way to the next one where there are many.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final
@@ -40,6 +41,8 @@ MAX_OWED_BYTES: Final = 32 << 20
 """What waits to be read by one member; beyond it, its connection is ended."""
 MAX_CARRIERS: Final = 4
 """WebSockets of one session, one after another: a client upgrades once."""
+MAX_HOLDERS: Final = 1_024
+"""Of tokens whose pace is remembered; the longest away are forgotten."""
 PACKET_BYTES: Final = 512
 """What a packet that waits costs besides its text."""
 
@@ -48,7 +51,7 @@ _LINE: ContextVar[Line | None] = ContextVar("line", default=None)
 
 
 class Pace:
-    """How fast one line may send: frames, bytes and time of the loop, which come back. What it costs others counts too.
+    """How fast one member may send: frames, bytes and time of the loop, which come back. What it costs others counts.
 
     Args:
         at_work: who else has had the loop work for it.
@@ -113,6 +116,7 @@ class Line:
         self.since = anyio.current_time()
         self._address = address
         self._openings = None if lines is None else lines.openings
+        self._lines = lines
         self.pace = Pace(None if lines is None else lines.at_work)
         self.next_ping: asyncio.Task[object] | None = None
         """What the library has begun for it, and would keep for half a minute after its end."""
@@ -163,9 +167,12 @@ class Line:
         self._tried += 1
         return self._tried <= STRANGER_FRAMES
 
-    def become_known(self) -> None:
-        """Take note that it has shown a token."""
+    def become_known(self, holder: str = "") -> None:
+        """Take note that it has shown a token, which is known by ``holder``: one pace is that of all who show it."""
         self._known, self._tried = True, 0
+        if self._lines is not None and holder:
+            self.pace.over()
+            self.pace = self._lines.pace_of(holder)
         if self._openings is not None:
             self._openings.known(self._address)
         if self._grow is not None:
@@ -224,10 +231,19 @@ class Lines:
         self.openings = Openings()
         self.turnstile = Turnstile()
         self.at_work = AtWork()
+        self._paces: OrderedDict[str, Pace] = OrderedDict()
 
     def begin(self, address: str) -> Line | None:
         """Return a line for a session that is to begin; None where it may not begin now."""
         return Line(address, self) if self.openings.may_open(address) else None
+
+    def pace_of(self, holder: str) -> Pace:
+        """Return the pace of whoever holds a token: who comes again has what is left of it, and not a new one."""
+        pace = self._paces.pop(holder, None) or Pace(self.at_work)
+        self._paces[holder] = pace
+        if len(self._paces) > MAX_HOLDERS:
+            self._paces.popitem(last=False)
+        return pace
 
     def opened(self, session: str, line: Line) -> None:
         """Take a line whose session has begun."""

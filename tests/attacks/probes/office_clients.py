@@ -196,6 +196,7 @@ PROBES: Sequence[Probe] = (
         covers=(
             "app.computer:server_commands",
             "office_client.link:Link.serve",
+            "office_client.link:_shown",
             "office_client.link:_sole",
             "office_client.link:open_link",
             "office_client.servers:ToolServer._list_again",

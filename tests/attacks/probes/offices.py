@@ -85,7 +85,7 @@ def _told() -> Iterator[object]:
 
 @contextmanager
 def _come_and_gone() -> Iterator[object]:
-    """Have new sessions come from more addresses than are remembered, and as many lines work and go."""
+    """Have sessions come from more addresses, with more tokens, than are remembered, and as many lines work and go."""
 
     async def come() -> Lines:
         lines = Lines()
@@ -94,6 +94,7 @@ def _come_and_gone() -> Iterator[object]:
             lines.begin(address)
             lines.openings.known(address)
             line = Line(address, lines)
+            line.become_known(f"{number:064}")
             lines.opened(str(number), line)
             line.waiting = asyncio.Queue()
             line.waiting.put_nowait("x" * 1_000)
@@ -139,6 +140,7 @@ PROBES: Sequence[Probe] = (
         name="offices: sessions of many addresses",
         covers=(
             "office_server.lines:Line.drop",
+            "office_server.lines:Lines.__init__",
             "office_server.loop_time:AtWork.__init__",
             "office_server.openings:Openings.__init__",
         ),
