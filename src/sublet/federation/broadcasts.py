@@ -1,8 +1,9 @@
 """What a node says to all, and what others say so (``to_agent: null``, "广播消息").
 
-Who hears it are the members of the room ``!agent-broadcast:SENDER``: the nodes that are paired with the sender, in its
-namespace and trusted, and that are reached at that moment. A receiver takes it in that room alone, from a node that is
-a member for it as well. Nobody passes it on, and it is not kept for whoever is not there.
+Who hears it are the members of the room ``!agent-broadcast:SENDER``: the nodes that are paired with the sender, or that
+its federation.toml lists, in its namespace and trusted, and that are reached at that moment. A receiver takes it in
+that room alone, from a node that is a member for it as well. Nobody passes it on, and it is not kept for whoever is not
+there.
 """
 
 from __future__ import annotations

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+import anyio
 import structlog
 
 from sublet.federation.ports import KnownNode, Names, OwnAgent
@@ -45,7 +47,8 @@ class Neighbour:
         heard: Unix seconds of what came from it last.
         told: agents of ours of which it knows, as they were told.
         at: what it was told that they are at: status, and the id of its own task.
-        seen: ids of envelopes that it has sent.
+        seen: ids of envelopes that it has sent, and that were taken.
+        taking: ids of those that are being taken; the same one again waits until it is known what became of it.
         loud: reasons that were told loudly.
     """
 
@@ -62,6 +65,7 @@ class Neighbour:
     told: dict[str, OwnAgent] = field(default_factory=dict)
     at: dict[str, tuple[str, str | None]] = field(default_factory=dict)
     seen: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    taking: dict[str, anyio.Lock] = field(default_factory=dict)
     loud: set[str] = field(default_factory=set)
 
     @property
@@ -77,6 +81,17 @@ class Neighbour:
         if len(self.seen) > MAX_SEEN:
             self.seen.popitem(last=False)
         return True
+
+    @asynccontextmanager
+    async def alone_with(self, event_id: str) -> AsyncIterator[bool]:
+        """Take an envelope while the same one, on whichever way it comes, waits; yield whether it was taken before."""
+        lock = self.taking.setdefault(event_id, anyio.Lock(fast_acquire=True))
+        try:
+            async with lock:
+                yield event_id in self.seen
+        finally:
+            if not lock.statistics().tasks_waiting and not lock.locked():
+                self.taking.pop(event_id, None)
 
     def lost(self, now: float) -> None:
         """Note that it was not reached: it is greeted anew, later each time."""
@@ -134,7 +149,8 @@ class Neighbours:
                 self._by_id[node_id] = Neighbour(node)
             else:
                 neighbour.node = node
-        self._by_alias = {one.node.alias: one for one in self._by_id.values()}
+        # What the person calls a paired daemon wins over what federation.toml says of another key.
+        self._by_alias = {one.node.alias: one for one in sorted(self._by_id.values(), key=lambda one: one.node.paired)}
         return gone
 
     def all(self) -> list[Neighbour]:

@@ -22,6 +22,7 @@ from sublet.protocol.federation.envelope import page_key
 from sublet.protocol.federation.request_proof import prove
 from sublet.protocol.ids import fingerprint
 from sublet.protocol.text import clean_line
+from sublet.tasks import start_alone
 
 ASK_SECONDS: Final = 5.0
 MAX_CONNECTIONS_OF_NODE: Final = 4
@@ -86,7 +87,7 @@ class NodeCaller:
             before = unknown
             async with anyio.create_task_group() as group:
                 for place in unknown:
-                    group.start_soon(self._learn, place, limit)
+                    start_alone(group, "who a node is", self._learn, place, limit)
             await self.forget()
             with anyio.move_on_after(pause * (0.5 + self._chance() / 2) if unknown else None):
                 await self._wake.wait()

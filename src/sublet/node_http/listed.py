@@ -50,6 +50,8 @@ class ListedNodes:
         self._settings = settings
         self._paired = paired
         self._learned = learned
+        self._looked_at: Settings | None = None
+        self._of_them: dict[str, PeerSettings] = {}
         self._keys: dict[str, bytes] = {}
         """By fingerprint: the keys that were seen and have it."""
         self._why: dict[str, str] = {}
@@ -62,9 +64,17 @@ class ListedNodes:
         return settings.on and settings.http.enabled
 
     def _usable(self) -> dict[str, PeerSettings]:
-        if not self.on:
-            return {}
-        return {one.fingerprint: one for one in self._settings().peers if one.fingerprint and not one.why_no_http}
+        """Return those that are called and may call, by fingerprint: found once for what the file says now, since it is
+        asked for with each request and for each node.
+        """
+        settings = self._settings()
+        if settings is not self._looked_at:
+            on = settings.on and settings.http.enabled
+            self._of_them = {
+                one.fingerprint: one for one in settings.peers if on and one.fingerprint and not one.why_no_http
+            }
+            self._looked_at = settings
+        return self._of_them
 
     def admits(self, public_key: bytes) -> bool:
         """Tell whether whoever has proven a key may say anything."""

@@ -199,7 +199,7 @@ BROADCAST = Operation(
     Broadcast,
     BroadcastSent,
     asks=Asks(Action.ROOM_SEND, BROADCAST_ROOM),
-    summary="Say something to all nodes that are paired, trusted, in this namespace and reached.",
+    summary="Say something to all nodes that are paired or listed, trusted, in this namespace and reached.",
 )
 LIST_BROADCASTS = Operation(
     "federation.broadcasts",
