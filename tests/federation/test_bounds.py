@@ -68,14 +68,11 @@ def test_what_the_person_calls_a_paired_daemon_wins_over_a_name_of_the_file() ->
     paired = KnownNode("node-a", b"a" * 32, "SHA256:a", "bob")
     listed = KnownNode("node-b", b"b" * 32, "SHA256:b", "bob", paired=False)
     for order in ([paired, listed], [listed, paired]):
-        neighbours = Neighbours(
-            NodeName("ann.local"),
-            lambda order=order: order,
-            lambda _: None,
-            Ledger(),
-            Settings,
-            lambda _: None,  # type: ignore[misc]
-        )
+
+        def known(order: list[KnownNode] = order) -> list[KnownNode]:
+            return order
+
+        neighbours = Neighbours(NodeName("ann.local"), known, lambda _: None, Ledger(), Settings, lambda _: None)
         neighbours.refresh()
         found = neighbours.by_alias("bob")
         assert found is not None

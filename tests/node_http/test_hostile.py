@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -335,8 +335,10 @@ def known(node: HttpNode) -> KnownNode:
 async def answering(words: bytes, pause: float = 0.0) -> AsyncIterator[tuple[str, list[bytes]]]:
     """Serve whatever on loopback; yield its URL and what was said to it."""
     heard: list[bytes] = []
+    writers: list[asyncio.StreamWriter] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         try:
             while True:
                 heard.append(await reader.readuntil(b"\r\n\r\n"))
@@ -357,6 +359,11 @@ async def answering(words: bytes, pause: float = 0.0) -> AsyncIterator[tuple[str
     finally:
         server.close()
         await server.wait_closed()
+        await asyncio.sleep(0.01)  # whoever was accepted last is served by now
+        for one in writers:
+            one.transport.abort()
+            with suppress(OSError):
+                await one.wait_closed()
 
 
 def http(status: str, body: bytes, *more: str) -> bytes:
@@ -519,8 +526,12 @@ def test_who_is_listed_is_found_once_for_what_the_file_says(tmp_path: Path, monk
     bob = HttpNode(World(), "bob", tmp_path)
     bob.list("ann.local", NOWHERE, print_of(ANN))
     looked: list[str] = []
-    why = PeerSettings.why_no_http.fget
-    monkeypatch.setattr(PeerSettings, "why_no_http", property(lambda one: (looked.append(one.node_id), why(one))[1]))
+
+    def looks(one: PeerSettings) -> str:
+        looked.append(one.node_id)
+        return ""
+
+    monkeypatch.setattr(PeerSettings, "why_no_http", property(looks))
     assert [bob.http.listed.admits(bytes(key.verify_key)) for key in (ANN, EVE, ANN, EVE)] == [True, False, True, False]
     assert len(looked) <= 1
     bob.peers = []
@@ -547,19 +558,17 @@ def test_a_late_thread_does_not_let_in_who_was_taken_out_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificates = NodeCertificates(tmp_path, EVE)
-    begun, goes_on, real = threading.Event(), threading.Event(), certificates._context
+    begun, real = threading.Event(), certificates._context
 
-    def slowly(*given: Any) -> ssl.SSLContext:
+    def slowly(side: int, pem: bytes) -> ssl.SSLContext:
         if not begun.is_set():
             begun.set()
-            goes_on.wait(0.3)
-        return real(*given)
+            time.sleep(0.2)
+        return real(side, pem)
 
     monkeypatch.setattr(certificates, "_context", slowly)
     first = threading.Thread(target=certificates.trust, args=([bytes(ANN.verify_key)], datetime.now(UTC)))
-    second = threading.Thread(
-        target=lambda: (certificates.trust([bytes(EVE.verify_key)], datetime.now(UTC)), goes_on.set())
-    )
+    second = threading.Thread(target=certificates.trust, args=([bytes(EVE.verify_key)], datetime.now(UTC)))
     first.start()
     assert begun.wait(5)
     second.start()

@@ -418,7 +418,7 @@ async def test_who_does_not_answer_on_the_bus_is_asked_over_http() -> None:
 async def test_a_relay_that_brings_a_question_again_after_a_start_gets_no_answer() -> None:
     ann, bob = Behind("ann", Relay()), Behind("bob", Relay())
     pinned = {ann.node.id: ann.node}.get
-    key, raw, _ = RelayedNodes(ann.key, {}.get, lambda: ann.now).question(bob.node, "event", b"x")
+    key, raw, _ = RelayedNodes(ann.key, lambda _: None, lambda: ann.now).question(bob.node, "event", b"x")
     assert RelayedNodes(bob.key, pinned, lambda: ann.now).opened("event", key, raw) is not None
     later = iter((ann.now + 5, ann.now + 6))
     assert RelayedNodes(bob.key, pinned, lambda: next(later)).opened("event", key, raw) is None
