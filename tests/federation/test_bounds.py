@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sublet.federation import neighbours
@@ -77,6 +79,22 @@ def test_what_the_person_calls_a_paired_daemon_wins_over_a_name_of_the_file() ->
         found = neighbours.by_alias("bob")
         assert found is not None
         assert found.node == paired
+
+
+def test_who_is_listed_after_its_pairing_has_ended_is_a_new_node_that_repeats_nothing() -> None:
+    known = [KnownNode("node-a", b"a" * 32, "SHA256:a", "bob")]
+    neighbours = Neighbours(NodeName("ann.local"), lambda: known, lambda _: None, Ledger(), Settings, lambda _: None)
+    neighbours.refresh()
+    before = neighbours.by_id("node-a")
+    assert before is not None
+    before.first_seen("$1")
+    known[0] = replace(known[0], alias="bob.local", paired=False)
+    assert neighbours.refresh() == [before]
+    after = neighbours.by_id("node-a")
+    assert after is not None
+    assert not neighbours.has(before)
+    assert "$1" in after.seen
+    assert neighbours.refresh() == []
 
 
 def test_bounds_fit_each_other() -> None:

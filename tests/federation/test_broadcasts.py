@@ -158,3 +158,18 @@ async def test_what_comes_twice_at_one_time_is_taken_once_and_both_learn_that_it
         assert answers == [True] * 3
         assert heard(bob) == [("human@ann.local", "tea is ready")]
         assert not any(one.taking for one in bob.federation.neighbours.all())
+
+
+async def test_who_is_forgotten_while_policy_is_asked_is_heard_no_more() -> None:
+    world = World()
+    ann, bob = world.add("ann"), world.add("bob")
+    async with world.running(ann, bob):
+        await until(lambda: ann.addresses() == ["worker-1@bob.local"])
+
+        async def forgets(node: KnownNode, name: NodeName, kind: str, namespace: str) -> bool:
+            bob.forgotten.add("ann")
+            return True
+
+        bob.hears = forgets  # type: ignore[method-assign]
+        assert "no key is pinned" in (await said(ann))["bob"]
+        assert heard(bob) == []

@@ -539,6 +539,20 @@ def test_who_is_listed_is_found_once_for_what_the_file_says(tmp_path: Path, monk
     assert not bob.http.listed.admits(bytes(ANN.verify_key))
 
 
+def test_a_node_is_found_by_its_id_without_a_walk_over_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bob = HttpNode(World(), "bob", tmp_path)
+    bob.list("ann.local", NOWHERE, print_of(ANN))
+    bob.http.listed.learn(bytes(ANN.verify_key))
+    (ann,) = bob.http.listed.known()
+    monkeypatch.setattr(bob.http.listed, "known", lambda: pytest.fail("a walk"))
+    assert bob.http.listed.pinned(ann.id) == ann
+    assert bob.http.listed.pinned("node-" + "a" * 16) is None
+    bob.list("ann.local", NOWHERE, print_of(EVE))
+    assert bob.http.listed.pinned(ann.id) is None
+    assert bob.http.listed.learn(bytes(EVE.verify_key))
+    assert bob.http.listed.pinned(ann.id) is None
+
+
 def test_certificates_that_can_not_be_made_leave_those_of_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

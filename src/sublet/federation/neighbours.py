@@ -139,14 +139,20 @@ class Neighbours:
     def refresh(self) -> list[Neighbour]:
         """Look who is paired now; return those who are no more."""
         known = {node.id: node for node in self._known()}
-        gone = [self._by_id.pop(one) for one in [*self._by_id] if one not in known]
+        # Whom federation.toml lists after its pairing has ended is another node to policy: what it had before ends.
+        gone = [
+            self._by_id.pop(id_)
+            for id_, one in [*self._by_id.items()]
+            if id_ not in known or (one.node.paired and not known[id_].paired)
+        ]
+        seen = {one.node.id: one.seen for one in gone}
         for one in gone:
             self._goes_by(one, None)
             one.greeted = False
         for node_id, node in known.items():
             neighbour = self._by_id.get(node_id)
             if neighbour is None:
-                self._by_id[node_id] = Neighbour(node)
+                self._by_id[node_id] = Neighbour(node, seen=seen.get(node_id, OrderedDict()))
             else:
                 neighbour.node = node
         # What the person calls a paired daemon wins over what federation.toml says of another key.
