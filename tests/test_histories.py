@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import RoomId
 from support.histories.generating import generate
 from support.histories.kinds import KINDS
 from support.histories.playing import play
 from support.histories.promises import Promise, Promises, Shown, Views
 from support.histories.shrinking import shrink, without_orphans
+from support.histories.stage import NotRunning
 from support.histories.steps import History, Step, read_script
 from support.histories.verdict import Verdict
 
@@ -146,6 +148,10 @@ class Forgetful:
     async def attacker(self) -> str:
         return self.entity(9)
 
+    async def lacks(self, who: int, room: RoomId) -> bool:
+        """Nobody says so."""
+        return False
+
     def offences(self) -> list[str]:
         """Nobody is shut out."""
         return []
@@ -160,3 +166,116 @@ async def test_a_message_that_one_member_never_shows_is_lost_and_differs() -> No
     assert verdict.ways() == {"lost sent"}
     assert verdict.lost == ["d1: step 1: sent 0 is True"]
     assert len(verdict.differ) == 1
+
+
+class Invited(Forgetful):
+    """A stage of two daemons of which the first alone is in the room, and goes back; the second is invited.
+
+    Args:
+        flaw: what is wrong with it.
+    """
+
+    def __init__(self, flaw: str) -> None:
+        super().__init__()
+        self.flaw = flaw
+        self.has_room = {0}
+        self.invited = flaw != "nobody was invited yet"
+        self.saved: tuple[list[dict[str, Any]], set[int]] = ([], set())
+        self.down: set[int] = set()
+
+    def running(self) -> list[int]:
+        return [who for who in (0, 1) if who not in self.down]
+
+    async def call(self, who: int, operation: str, /, *, of_copy: bool = False, **arguments: Any) -> Any:
+        if who in self.down:
+            raise NotRunning
+        if operation == "invitations.list":
+            if self.flaw == "nobody knows of invitations":
+                raise SubletError(LocalCode.INTERNAL, "it does not say", "")
+            waits = self.invited and who == 1 and who not in self.has_room
+            members = [self.entity(0), self.entity(1)]
+            return [{"room_id": "r", "name": "Work", "members": members, "answer": "pending"}] if waits else []
+        if operation == "invitations.accept":
+            self.has_room |= {0, 1}  # who is in it tells the other one of it
+        elif operation != "room.create" and who not in self.has_room:
+            raise SubletError(LocalCode.NOT_FOUND, "no such room", "")
+        return await super().call(0, operation, **arguments)
+
+    async def lacks(self, who: int, room: RoomId) -> bool:
+        return who not in self.has_room | self.down and self.flaw != "the other one may have had it"
+
+    async def save(self, who: int) -> None:
+        self.saved = (list(self.said), set(self.has_room))
+
+    async def roll_back(self, who: int) -> None:
+        said, has_room = self.saved
+        self.said[:], self.has_room = said, set(has_room)
+        self.down.discard(who)
+        if self.flaw in ("the room is forgotten by a home that had it saved", "nobody was invited yet"):
+            self.has_room.clear()
+
+    async def kill(self, who: int) -> None:
+        self.down.add(who)
+
+    async def start(self, who: int) -> None:
+        self.down.discard(who)
+
+    async def damage(self, who: int, how: str, seed: int) -> None:
+        await self.roll_back(who)
+        self.down.add(who)
+
+    async def repair(self) -> None:
+        if self.flaw == "what the home still had is lost later":
+            del self.said[0]
+        if self.flaw == "an invitation is forgotten":
+            self.invited, self.has_room = False, set()
+
+
+BACK: Final = (Step(5, 0, "roll back"),)
+DAMAGED: Final = (Step(5, 0, "kill"), Step(6, 0, "damage", {"how": "rows", "seed": 1}), Step(7, 0, "start"))
+
+
+def _goes_back(*how: Step) -> tuple[Step, ...]:
+    return (
+        Step(0, 1, "ask first", {"asks": True}),
+        Step(1, 0, "room", {"name": "Work"}),
+        Step(2, 0, "send", {"room": 1, "body": "before"}),
+        Step(3, 0, "save"),
+        Step(4, 0, "send", {"room": 1, "body": "alone"}),
+        *how,
+    )
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("how", [BACK, DAMAGED], ids=["rolled back", "damaged"])
+@pytest.mark.parametrize("flaw", ["", "the room is forgotten by a home that had it saved", "nobody was invited yet"])
+async def test_what_a_home_that_went_back_had_alone_is_no_loss(flaw: str, how: tuple[Step, ...]) -> None:
+    verdict: Verdict = await play(History("rollbacks", 1, 2, _goes_back(*how)), Invited(flaw), 3.0)
+    assert verdict.right, str(verdict)
+    assert verdict.operations == 3
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("how", [BACK, DAMAGED], ids=["rolled back", "damaged"])
+@pytest.mark.parametrize(
+    ("flaw", "lost", "differs"),
+    [
+        ("what the home still had is lost later", {("sent", 2)}, False),
+        ("the other one may have had it", {("sent", 4)}, False),
+        ("nobody knows of invitations", {("sent", 4)}, True),
+        ("an invitation is forgotten", set(), True),
+    ],
+)
+async def test_no_more_than_that_is_excused(
+    flaw: str, lost: set[tuple[str, int]], differs: bool, how: tuple[Step, ...]
+) -> None:
+    verdict: Verdict = await play(History("rollbacks", 1, 2, _goes_back(*how)), Invited(flaw), 0.1)
+    assert not verdict.right
+    assert verdict.promises == lost
+    assert bool(verdict.differ) == differs
+
+
+@pytest.mark.anyio
+async def test_a_room_that_goes_while_no_home_went_back_is_missed() -> None:
+    verdict: Verdict = await play(History("nothing", 1, 2, _goes_back()), Invited("an invitation is forgotten"), 0.0)
+    assert verdict.differ == ["d0 does not show r"]

@@ -32,6 +32,7 @@ SERVICES = (
     "databases",
     "delegations",
     "end hooks",
+    "events of offices",
     "federation",
     "federation over HTTP",
     "federation.toml",

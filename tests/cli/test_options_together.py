@@ -28,7 +28,7 @@ ELSEWHERE: Final = frozenset(
     {
         "up", "down", "demo", "doctor", "mcp", "mcp install", "mcp uninstall", "chat", "config", "config show",
         "approvals approve", "approver init", "approver change", "approver remove", "grants create", "agents add",
-        "policy lint", "policy test", "replay", "text edit",
+        "office serve-tools", "policy lint", "policy test", "replay", "text edit",
     }
 )  # fmt: skip
 """Commands that start something, ask for a passphrase, or write files of this user."""
@@ -91,6 +91,7 @@ SHOWN: Final[Mapping[str, frozenset[str]]] = {
 OF_A_QUESTION: Final = ("--role", "--attribute", "--args", "--at", "--deny", "--only", "--granted")
 SAME: Final[Mapping[tuple[str, frozenset[str]], str]] = {
     ("delegate", frozenset({"--staged", "--result-branch"})): "a branch is made of what is staged",
+    ("delegate", frozenset({"--staged", "--panel"})): "what members of a panel do is staged, and one may say so",
     **{
         ("policy explain", frozenset({one, "--file"})): "the rules of the file of this test don't look at it"
         for one in OF_A_QUESTION

@@ -273,7 +273,10 @@ async def test_what_is_said_to_all_is_said_as_who_says_it_and_only_to_whom_the_c
         [heard] = await service(bob).broadcasts(ListBroadcasts(), HUMAN)
         assert (heard.from_agent, heard.peer, heard.text) == ("human@ann.local", "ann", "tea")
         [own] = await found.broadcasts(ListBroadcasts(), HUMAN)
-        assert own.peer is None
+        assert (own.peer, own.message_type) == (None, "announcement")
+        await found.broadcast(Broadcast(text="no more tea", message_type="warning"), HUMAN)
+        [last] = await service(bob).broadcasts(ListBroadcasts(limit=1), HUMAN)
+        assert (last.text, last.message_type) == ("no more tea", "warning")
         ann.settings = ann.settings.model_validate({"enabled": False})
         with pytest.raises(SubletError, match="off here"):
             await found.broadcast(Broadcast(text="tea"), HUMAN)

@@ -87,7 +87,7 @@ async def _get(client: ControlClient, room_id: str) -> Any:
 
 async def _invitations(client: ControlClient) -> Any:
     found = await client.call(LIST_INVITATIONS, Nothing())
-    return [{"room_id": one.room_id, "answer": one.answer} for one in found]
+    return [{"room_id": one.room_id, "name": one.name, "members": one.members, "answer": one.answer} for one in found]
 
 
 async def _accept(client: ControlClient, room_id: str) -> Any:

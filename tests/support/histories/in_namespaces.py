@@ -13,7 +13,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -74,6 +74,15 @@ def _up(daemon: Daemon, number: int, network: Switched) -> None:
 
 def _state(daemon: Daemon) -> Path:
     return Path(resolve_home({"SUBLET_HOME": str(daemon.home)}).state_dir)
+
+
+def _lacks(database: Path, room: RoomId) -> bool:
+    """Tell whether no document of a room is in the database of a daemon that runs."""
+    try:
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as there:
+            return there.execute("SELECT 1 FROM documents WHERE room_id = ? LIMIT 1", (room,)).fetchone() is None
+    except sqlite3.Error:
+        return False
 
 
 @functools.cache
@@ -181,6 +190,9 @@ class InNamespaces:
 
     async def sum_of(self, who: int, room: RoomId) -> Any:
         """Real daemons tell nobody."""
+
+    async def lacks(self, who: int, room: RoomId) -> bool:
+        return who in self._up and await anyio.to_thread.run_sync(_lacks, _state(self._daemons[who]) / DATABASE, room)
 
     # Being there or not.
 

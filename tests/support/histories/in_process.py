@@ -230,6 +230,17 @@ class InProcess:
             return None
         return root if root.count else NOWHERE
 
+    async def lacks(self, who: int, room: RoomId) -> bool:
+        service = self._homes[who].service
+        if service is None:
+            return False
+        try:
+            return await service.on_engine(
+                lambda engine: room not in engine.here.ids and not engine.store.tree.root(room).count
+            )
+        except SubletError:  # it is started anew just now
+            return False
+
     # Being there or not.
 
     async def start(self, who: int) -> None:
@@ -486,7 +497,10 @@ class InProcess:
 async def _invited(service: MessagingService, operation: str, room_id: RoomId = "") -> Any:
     """Do what daemons do with invitations."""
     if operation == "invitations.list":
-        return [{"room_id": one.room_id, "answer": str(one.answer)} for one in await service.invited.all()]
+        return [
+            {"room_id": one.room_id, "name": one.name, "members": one.members, "answer": str(one.answer)}
+            for one in await service.invited.all()
+        ]
     answer = service.invited.accept if operation == "invitations.accept" else service.invited.decline
     return await answer(room_id)
 

@@ -33,7 +33,18 @@ _ROOMS: Final = (
 )
 _PLAYED: Final = tuple(
     f"{_HERE}/{name}.py"
-    for name in ("attacking", "damaging", "generating", "kinds", "looking", "playing", "promises", "steps", "verdict")
+    for name in (
+        "attacking",
+        "damaging",
+        "generating",
+        "kinds",
+        "leftovers",
+        "looking",
+        "playing",
+        "promises",
+        "steps",
+        "verdict",
+    )
 )
 _MATTERS: Final = {
     False: (*_ROOMS, *_PLAYED, f"{_HERE}/in_process.py", "tests/support/rooms.py", "tests/support/consents.py"),

@@ -14,6 +14,7 @@ import anyio
 
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId
+from support.histories.leftovers import is_nowhere, left_of
 from support.histories.looking import look, look_at_config
 from support.histories.promises import Promise, Promises, Shown, Views
 from support.histories.stage import NOWHERE, NotRunning, Stage
@@ -61,11 +62,15 @@ class _Player:
         """What each step has said."""
         self._lives: dict[int, int] = {}
         """How often each daemon's home has gone back."""
+        self._damaged: dict[int, int] = {}
+        """Daemons that are down and were damaged, each with its life until then: what it still has is seen later."""
         self._asking: set[int] = set()
         """Daemons whose person answers invitations by a step of their own."""
         self._declined: set[tuple[RoomId, EntityId]] = set()
         """Who has said no: that one is asked no more there, and need not show a room into which it is invited again."""
         self._invited: Counter[tuple[RoomId, EntityId]] = Counter()
+        self._nowhere: set[RoomId] = set()
+        """Rooms of which a home that went back had all that there was: nobody else had as much as an invitation."""
         self._verdict = Verdict()
         self._doing: dict[str, Callable[[Step], Awaitable[None]]] = {
             "room": self._room,
@@ -98,7 +103,7 @@ class _Player:
             "let in": self._let_in,
             "put out": self._put_out,
             "kill": lambda step: stage.kill(step.who),
-            "start": lambda step: stage.start(step.who),
+            "start": self._start,
             "cut": lambda step: stage.cut(step.args["groups"]),
             "heal": lambda step: stage.heal(),
             "save": lambda step: stage.save(step.who),
@@ -366,14 +371,26 @@ class _Player:
 
     async def _damage(self, step: Step) -> None:
         await self._stage.damage(step.who, step.args["how"], step.args["seed"])
+        self._damaged.setdefault(step.who, self._lives.get(step.who, 0))
         await self._gone_back(step.who)
+
+    async def _start(self, step: Step) -> None:
+        await self._stage.start(step.who)
+        if step.who in self._damaged:
+            await self._reconsider(step.who, self._damaged.pop(step.who))
 
     async def _gone_back(self, who: int) -> None:
         """Release what nobody else shows of what a home held alone, its own and what others had lost before."""
         life = self._lives.get(who, 0)
         self._lives[who] = life + 1
+        await self._reconsider(who, life)
+
+    async def _reconsider(self, who: int, life: int) -> None:
         later = {writer: writer for writer in self._promises.writers() if writer.endswith(BEFORE)}
         await self._promises.reconsider(later | {f"d{who}~{life}": f"d{who}~{life}{BEFORE}"}, self._views(who))
+        for room in self._rooms.values():
+            if await is_nowhere(self._stage, room, self._daemons):
+                self._nowhere.add(room)
 
     async def _end_copy(self, step: Step) -> None:
         writer = self._writer(step) + "copy"
@@ -383,7 +400,11 @@ class _Player:
     def _views(self, but: int | None = None) -> Views:
         """Return all rooms as all daemons that run, beside one, show them."""
         members = [who for who in self._stage.running() if who != but]
-        return Views(self._shown, list(self._rooms.values()), members)
+
+        async def left(room: RoomId) -> list[Shown] | None:
+            return None if but is None else await left_of(self._stage, room, but, self._daemons)
+
+        return Views(self._shown, list(self._rooms.values()), members, left)
 
     # The end.
 
@@ -409,6 +430,8 @@ class _Player:
     async def _sums_equal(self) -> bool | None:
         """Tell whether all rooms sum up to the same at all their members; None where that can't be told."""
         for room in self._rooms.values():
+            if room in self._nowhere and await is_nowhere(self._stage, room, self._daemons):
+                continue
             try:
                 members = (await self._stage.call(0, "room.get", room_id=room))["members"]
             except (SubletError, NotRunning):
@@ -453,7 +476,11 @@ class _Player:
         for room in self._rooms.values():
             first = await self._shown(0, room)
             if first is None:
+                if room in self._nowhere and await is_nowhere(self._stage, room, self._daemons):
+                    continue
                 differ.append(f"d0 does not show {room}")
+                for who in range(1, self._daemons):
+                    await self._shown(who, room)  # who is invited takes it up, and may tell d0 of it
                 continue
             broken += [(0, promise) for promise in self._promises.broken(room, first)]
             for who in self._members(first):
@@ -488,7 +515,7 @@ class _Player:
         """Say yes to an invitation that waits, as people do who are not said to do anything else."""
         with suppress(SubletError, NotRunning):
             waiting = await self._stage.call(who, "invitations.list")
-            if {"room_id": room, "answer": "pending"} in waiting:
+            if any(one["room_id"] == room and one["answer"] == "pending" for one in waiting):
                 await self._stage.call(who, "invitations.accept", room_id=room)
 
     def _members(self, shown: Shown) -> list[int]:

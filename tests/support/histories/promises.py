@@ -4,7 +4,8 @@ A promise is about one thing in one room, such as the body of a message, and has
 it. Where several wrote without having seen each other's value, any of these will do; where a writer had seen another's,
 its own takes that one's place. What a writer may have taken back from all who had it is released:
 
-- a home is rolled back: what none of the others shows by then was nowhere else;
+- a home is rolled back: what none of the others shows by then was nowhere else; of a room of which none of them has
+  anything but an invitation, neither the invitation nor the home itself shows it any more;
 - a member is removed: what whoever removed it had not seen does not count.
 """
 
@@ -93,14 +94,21 @@ class Views:
         look: returns a room as one of them shows it; None where it shows none.
         rooms: which there are.
         members: who is asked, one after the other.
+        left: returns what is left of a room that none of them shows; None where they may have more of it all the same.
     """
 
     def __init__(
-        self, look: Callable[[int, RoomId], Awaitable[Shown | None]], rooms: Sequence[RoomId], members: Sequence[int]
+        self,
+        look: Callable[[int, RoomId], Awaitable[Shown | None]],
+        rooms: Sequence[RoomId],
+        members: Sequence[int],
+        left: Callable[[RoomId], Awaitable[list[Shown] | None]] | None = None,
     ) -> None:
         self.rooms = rooms
         self._look = look
         self._members = members
+        self._left = left
+        self._known_left: dict[RoomId, list[Shown] | None] = {}
         self._found: dict[tuple[int, RoomId], Shown | None] = {}
 
     async def of(self, room: RoomId) -> AsyncIterator[Shown]:
@@ -111,6 +119,14 @@ class Views:
             found = self._found[who, room]
             if found is not None:
                 yield found
+
+    async def left(self, room: RoomId) -> list[Shown] | None:
+        """Return what is left of a room that none of them shows; None where that is not known."""
+        if self._left is None or room not in self.rooms:
+            return None
+        if room not in self._known_left:
+            self._known_left[room] = await self._left(room)
+        return self._known_left[room]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +186,8 @@ class Promises:
         Args:
             later: writers whose homes were rolled back, or who were removed, and what each is called in what it has
                 said until now.
-            views: the rooms as others are shown them, or as whoever removed it is; a room of which there is none is
-                left as it is.
+            views: the rooms as others are shown them, or as whoever removed it is; of a room of which there is none,
+                and of which it is not known what is left, all is left as it is.
         """
         for (room, key), there in self._made.items():
             for writer in [one for one in there if one in later]:
@@ -183,6 +199,11 @@ class Promises:
                             break
                     if holds:
                         break
+                if room and not found and (left := await views.left(room)) is not None:
+                    found, holds = (
+                        True,
+                        any(self._holds(promise, {writer: promise}, one, strictly=True) for one in left),
+                    )
                 if found or key[0] == "profile":
                     del there[writer]
                 if holds:

@@ -41,6 +41,9 @@ class Stage(Protocol):
         ``NOWHERE`` where nothing of it is there, and None where that can't be told.
         """
 
+    async def lacks(self, who: int, room: RoomId) -> bool:
+        """Tell whether a daemon has nothing of a room; one that can't say, as while it is down, is not said to."""
+
     async def kill(self, who: int) -> None:
         """End a daemon as ``kill -9`` does."""
 
