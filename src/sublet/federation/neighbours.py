@@ -152,7 +152,8 @@ class Neighbours:
         for node_id, node in known.items():
             neighbour = self._by_id.get(node_id)
             if neighbour is None:
-                self._by_id[node_id] = Neighbour(node, seen=seen.get(node_id, OrderedDict()))
+                self._by_id[node_id] = neighbour = Neighbour(node)
+                neighbour.seen = seen.get(node_id, neighbour.seen)
             else:
                 neighbour.node = node
         # What the person calls a paired daemon wins over what federation.toml says of another key.
