@@ -36,8 +36,8 @@ READ_BY_VALIDATION: Final = frozenset(
         "sublet.supervisor.model_config:ModelConfig.allow_plaintext",
     }
 )
-"""Fields that only let others be accepted, or that a model shares with others and refuses in words of its own: these are
-dropped before the model reads its input."""
+"""Fields that only let others be accepted, or that a model shares with others and refuses in words of its own: these
+are dropped before the model reads its input."""
 _A2A_CALLS: Final = (
     "on_message_send",
     "on_message_send_stream",

@@ -138,6 +138,7 @@ JSON = [
         ("the parser", ["protocol.bounded_json:parse_json", "protocol.bounded_json:check_json"], parse_json),
         ("configuration", ["protocol.unique_json:unique_json"], unique_json),
         ("A2A", ["a2a_server.json_rpc:complaint"], lambda data: json_rpc.complaint(data, "1.0")),
+        ("A2A by REST", ["a2a_server.json_rpc:rest_complaint"], json_rpc.rest_complaint),
         ("MCP", ["mcp_server.connection:_message", "mcp_server.relay_session:parse"], _message),
         ("gateways", ["protocol.gateway:decode_gateway"], gateway.decode_gateway),
         ("signatures", ["protocol.canonical:narrow", "protocol.canonical:canonical_json"], _canonical),
