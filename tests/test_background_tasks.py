@@ -43,7 +43,7 @@ OPERATIONS = {
     "office_server.socketio_server:SocketIoServer.serve",
     # Parts of the one service of HTTP between nodes, each of which looks after itself.
     "app.node_http:NodeHttp.serve",
-    "node_http.calling:NodeCaller.serve",
+    "node_http.calling:NodeCaller._learn_all",
     # Parts of a connection, which ``start_alone`` has started.
     "daemon.modules.gateway_server:GatewayServer._next",
     "daemon.modules.gateway_server:GatewayServer._websocket",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
+import anyio
 import pytest
 
 from sublet.federation.broadcasts import SAID_AT_ONCE
@@ -47,6 +49,17 @@ async def test_members_of_the_room_hear_it_and_nobody_else() -> None:
         nobody: dict[str, str] = {}
         _, told = await ann.federation.broadcasts.say("human", "hush", "announcement", lambda _: False)
         assert {one.alias: one.why_not for one in told} == nobody
+
+
+async def test_a_node_that_is_listed_and_not_paired_is_a_member_too() -> None:
+    world = World()
+    ann, bob = world.add("ann"), world.add("bob")
+    for one in (ann, bob):
+        one.known = lambda one=one, known=one.known: replace(known(), paired=False)  # type: ignore[method-assign,misc]
+    async with world.running(ann, bob):
+        await until(lambda: ann.addresses() == ["worker-1@bob.local"])
+        assert await said(ann) == {"bob": ""}
+        assert heard(bob) == [("human@ann.local", "tea is ready")]
 
 
 async def test_what_policy_does_not_take_and_what_comes_too_often_is_refused_with_the_reason() -> None:
@@ -112,3 +125,51 @@ async def test_another_payload_is_kept_as_what_it_is_and_nothing_in_it_steers_a_
         assert isinstance(text, str)
         assert len(text) <= 4_000
         assert not {"\x1b", "\u202e"} & set(text)
+
+
+async def test_what_comes_twice_at_one_time_is_taken_once_and_both_learn_that_it_was() -> None:
+    world = World()
+    ann, bob = world.add("ann"), world.add("bob")
+    async with world.running(ann, bob):
+        await until(lambda: ann.addresses() == ["worker-1@bob.local"])
+        goes_on, asked = anyio.Event(), list[str]()
+
+        async def slowly(node: KnownNode, name: NodeName, kind: str, namespace: str) -> bool:
+            asked.append(kind)
+            await goes_on.wait()
+            return True
+
+        bob.hears = slowly  # type: ignore[method-assign]
+        before = len(ann.sent)
+        answers: list[bool] = []
+
+        async def again(raw: bytes) -> None:
+            answers.append(json.loads(await bob.federation.receive("event", raw, ann.own.node_id))["accepted"])
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(said, ann)
+            await until(lambda: asked)
+            raw = next(raw for to, _, raw in ann.sent[before:] if to == "bob" and b"tea is ready" in raw)
+            for _ in range(3):
+                group.start_soon(again, raw)
+            await anyio.sleep(0.02)
+            assert answers == []
+            goes_on.set()
+        assert answers == [True] * 3
+        assert heard(bob) == [("human@ann.local", "tea is ready")]
+        assert not any(one.taking for one in bob.federation.neighbours.all())
+
+
+async def test_who_is_forgotten_while_policy_is_asked_is_heard_no_more() -> None:
+    world = World()
+    ann, bob = world.add("ann"), world.add("bob")
+    async with world.running(ann, bob):
+        await until(lambda: ann.addresses() == ["worker-1@bob.local"])
+
+        async def forgets(node: KnownNode, name: NodeName, kind: str, namespace: str) -> bool:
+            bob.forgotten.add("ann")
+            return True
+
+        bob.hears = forgets  # type: ignore[method-assign]
+        assert "no key is pinned" in (await said(ann))["bob"]
+        assert heard(bob) == []

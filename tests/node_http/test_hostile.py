@@ -6,9 +6,10 @@ import asyncio
 import json
 import ssl
 import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ from nacl.signing import SigningKey
 
 from attacks.kit.caller import caller
 from sublet.federation.ports import KnownNode
+from sublet.federation.settings import PeerSettings
 from sublet.node_http import calling, dialling, face, gate
-from sublet.node_http.certificates import make_certificate
+from sublet.node_http.certificates import NodeCertificates, make_certificate
 from sublet.node_http.dialling import Dialler, may_be_called
 from sublet.node_http.listed import Place
 from sublet.node_http.routes import EVENT_PATH, HEALTH_PATH, SERVER_PATH
@@ -333,8 +335,10 @@ def known(node: HttpNode) -> KnownNode:
 async def answering(words: bytes, pause: float = 0.0) -> AsyncIterator[tuple[str, list[bytes]]]:
     """Serve whatever on loopback; yield its URL and what was said to it."""
     heard: list[bytes] = []
+    writers: list[asyncio.StreamWriter] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         try:
             while True:
                 heard.append(await reader.readuntil(b"\r\n\r\n"))
@@ -355,6 +359,11 @@ async def answering(words: bytes, pause: float = 0.0) -> AsyncIterator[tuple[str
     finally:
         server.close()
         await server.wait_closed()
+        await asyncio.sleep(0.01)  # whoever was accepted last is served by now
+        for one in writers:
+            one.transport.abort()
+            with suppress(OSError):
+                await one.wait_closed()
 
 
 def http(status: str, body: bytes, *more: str) -> bytes:
@@ -450,3 +459,133 @@ async def test_a_name_whose_address_changes_is_looked_up_once_and_called_there(m
             await dialler.connect_tcp("kitchen.local", 7676)
         assert type(refused.value) is refusal
     assert connected == ["192.0.2.1"]
+
+
+async def test_a_host_is_called_at_the_first_address_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    connected: list[str] = []
+
+    async def look_up(self: object, host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        return [(0, 0, 0, "", (address, port)) for address in ("::1", "127.0.0.1", "127.0.0.1")]
+
+    async def connect(self: object, host: str, port: int, *_: object) -> httpcore.AsyncNetworkStream:
+        connected.append(host)
+        if host == "::1":
+            raise httpcore.ConnectError("nobody")
+        return httpcore.AsyncMockStream([])
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", look_up)
+    monkeypatch.setattr(httpcore.AnyIOBackend, "connect_tcp", connect)
+    dialler = Dialler(Place("localhost", 7676, True, ""), lambda: pytest.fail("no TLS"), lambda _: None)
+    await dialler.connect_tcp("localhost", 7676)
+    assert connected == ["::1", "127.0.0.1"]
+
+
+async def test_a_name_leads_to_no_other_address_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look_up(self: object, host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        return [(0, 0, 0, "", ("192.0.2.1", port))]
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", look_up)
+    assert dialling.is_ours("127.0.0.1")
+    assert not dialling.is_ours("192.0.2.1")
+    monkeypatch.setattr(dialling, "is_ours", lambda address: address == "192.0.2.1")
+    dialler = Dialler(Place("kitchen.local", 7676, True, ""), lambda: pytest.fail("no TLS"), lambda _: None)
+    with pytest.raises(dialling.WrongNode):
+        await dialler.connect_tcp("kitchen.local", 7676)
+
+
+async def test_who_is_taken_out_while_its_body_comes_is_refused(bob: HttpNode) -> None:
+    body = b"{}"
+    lines = "".join(f"{name}: {value}\r\n" for name, value in signed(bob, "POST", EVENT_PATH, body).items())
+    async with caller(place_of(bob)) as ann:
+        await ann.say(f"POST {EVENT_PATH} HTTP/1.1\r\nHost: bob\r\nContent-Length: 2\r\n{lines}\r\n{{".encode())
+        await anyio.sleep(0.05)
+        bob.peers = []
+        bob.set()
+        await ann.say(b"}")
+        with anyio.fail_after(8):
+            assert (await ann.answer())[0] == 401
+
+
+async def test_one_node_that_can_not_be_called_for_any_reason_ends_nothing(
+    bob: HttpNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def fails(place: Place, what: str, payload: bytes) -> bytes | None:
+        asked.append(place.host)
+        raise RuntimeError("what nobody has thought of")
+
+    monkeypatch.setattr(bob.http.caller, "_ask", fails)
+    bob.list("cat.local", NOWHERE, print_of(EVE))
+    await until(lambda: asked)
+    await anyio.sleep(0.01)
+    assert (await ask(bob, "GET", HEALTH_PATH, headers=signed(bob, "GET", HEALTH_PATH)))[0] == 200
+
+
+def test_who_is_listed_is_found_once_for_what_the_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bob = HttpNode(World(), "bob", tmp_path)
+    bob.list("ann.local", NOWHERE, print_of(ANN))
+    looked: list[str] = []
+
+    def looks(one: PeerSettings) -> str:
+        looked.append(one.node_id)
+        return ""
+
+    monkeypatch.setattr(PeerSettings, "why_no_http", property(looks))
+    assert [bob.http.listed.admits(bytes(key.verify_key)) for key in (ANN, EVE, ANN, EVE)] == [True, False, True, False]
+    assert len(looked) <= 1
+    bob.peers = []
+    bob.set()
+    assert not bob.http.listed.admits(bytes(ANN.verify_key))
+
+
+def test_a_node_is_found_by_its_id_without_a_walk_over_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bob = HttpNode(World(), "bob", tmp_path)
+    bob.list("ann.local", NOWHERE, print_of(ANN))
+    bob.http.listed.learn(bytes(ANN.verify_key))
+    (ann,) = bob.http.listed.known()
+    monkeypatch.setattr(bob.http.listed, "known", lambda: pytest.fail("a walk"))
+    assert bob.http.listed.pinned(ann.id) == ann
+    assert bob.http.listed.pinned("node-" + "a" * 16) is None
+    bob.list("ann.local", NOWHERE, print_of(EVE))
+    assert bob.http.listed.pinned(ann.id) is None
+    assert bob.http.listed.learn(bytes(EVE.verify_key))
+    assert bob.http.listed.pinned(ann.id) is None
+
+
+def test_certificates_that_can_not_be_made_leave_those_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates = NodeCertificates(tmp_path, EVE)
+    before = certificates.server, certificates.client, certificates._pem
+
+    def fails(key: bytes) -> str:
+        return "no certificate"
+
+    monkeypatch.setattr("sublet.node_http.certificates._authority", fails)
+    with pytest.raises(ssl.SSLError):
+        certificates.trust([bytes(ANN.verify_key)], datetime.now(UTC) + timedelta(days=20))
+    assert (certificates.server, certificates.client, certificates._pem) == before
+
+
+def test_a_late_thread_does_not_let_in_who_was_taken_out_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates = NodeCertificates(tmp_path, EVE)
+    begun, real = threading.Event(), certificates._context
+
+    def slowly(side: int, pem: bytes) -> ssl.SSLContext:
+        if not begun.is_set():
+            begun.set()
+            time.sleep(0.2)
+        return real(side, pem)
+
+    monkeypatch.setattr(certificates, "_context", slowly)
+    first = threading.Thread(target=certificates.trust, args=([bytes(ANN.verify_key)], datetime.now(UTC)))
+    second = threading.Thread(target=certificates.trust, args=([bytes(EVE.verify_key)], datetime.now(UTC)))
+    first.start()
+    assert begun.wait(5)
+    second.start()
+    for one in (first, second):
+        one.join(10)
+    assert certificates._trusted == {bytes(EVE.verify_key)}

@@ -26,7 +26,7 @@ from sublet.protocol.errors import SubletError
 RENEWAL_LOOK_SECONDS: Final = 3_600.0
 """How often it is looked whether the certificate is old."""
 RETRY_SECONDS: Final = 10.0
-"""How long it is waited where the port can't be had."""
+"""How long it is waited where the port can't be had, or no certificate be made."""
 
 log = structlog.get_logger(__name__)
 
@@ -154,8 +154,13 @@ class NodeHttp:
         while True:
             self._keys = anyio.Event()
             assert self._certificates is not None, "it was made before"
-            await asyncio.to_thread(self._certificates.trust, self.listed.keys(), datetime.now(UTC))
-            with anyio.move_on_after(RENEWAL_LOOK_SECONDS):
+            pause = RENEWAL_LOOK_SECONDS
+            try:
+                await asyncio.to_thread(self._certificates.trust, self.listed.keys(), datetime.now(UTC))
+            except OSError as error:  # a full disk; what there is holds, and the gate refuses who was taken out
+                log.error("certificates of nodes can't be made, and those of before hold", reason=str(error))
+                pause = RETRY_SECONDS
+            with anyio.move_on_after(pause):
                 await self._keys.wait()
 
     def _learned(self) -> None:

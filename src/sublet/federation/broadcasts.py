@@ -1,8 +1,9 @@
 """What a node says to all, and what others say so (``to_agent: null``, "广播消息").
 
-Who hears it are the members of the room ``!agent-broadcast:SENDER``: the nodes that are paired with the sender or
-listed by it, in its namespace and trusted, and that are reached at that moment. A receiver takes it in that room alone,
-from a node that is a member for it as well. Nobody passes it on, and it is not kept for whoever is not there.
+Who hears it are the members of the room ``!agent-broadcast:SENDER``: the nodes that are paired with the sender, or that
+its federation.toml lists, in its namespace and trusted, and that are reached at that moment. A receiver takes it in
+that room alone, from a node that is a member for it as well. Nobody passes it on, and it is not kept for whoever is not
+there.
 """
 
 from __future__ import annotations
@@ -135,7 +136,8 @@ class Broadcasts:
         """Take what another node says to all.
 
         Raises:
-            TaskRefused: it is in another room, of somebody else, too often, or policy takes none of it.
+            TaskRefused: it is in another room, of somebody else, too often, policy takes none of it, or its node was
+                forgotten meanwhile.
         """
         agent, _, node = message.from_agent.partition("@")
         if envelope.room_id != broadcast_room(envelope.origin):
@@ -149,6 +151,7 @@ class Broadcasts:
         space = self._settings().room.namespace
         if not await self._admission.hears(neighbour.node, envelope.origin, message.event_type, space):
             raise TaskRefused(FederationCode.AGENT_NOT_FOUND, "policy takes no such events of that node", "policy")
+        self._post.check_paired(neighbour)
         if not self._rate.take(neighbour.node.id):
             raise TaskRefused(FederationCode.AGENT_BUSY, "that node says too much to all", "rate")
         await self._tell("message", self._event(message, _text(message), neighbour.node.alias))

@@ -1,4 +1,4 @@
-"""Carries by the bus of paired daemons where there is a link, and by HTTP else."""
+"""Carries by the bus of paired daemons where that reaches a node and it answers there, and by HTTP else."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ class Carriers:
         self._http = http
 
     async def ask(self, node: KnownNode, what: What, payload: bytes) -> bytes | None:
-        """``Carrier.ask``."""
-        carrier = self._bus if self._bus.reaches(node) else self._http
-        return await carrier.ask(node, what, payload)
+        """``Carrier.ask``. The same bytes may come on both ways: whoever gets them takes them once."""
+        for carrier in (self._bus, self._http):
+            # That a relay joins a node, its answer alone tells.
+            if carrier.reaches(node) and (answer := await carrier.ask(node, what, payload)) is not None:
+                return answer
+        return None
 
     def reaches(self, node: KnownNode) -> bool:
         """``Carrier.reaches``."""

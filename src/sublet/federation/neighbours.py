@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+import anyio
 import structlog
 
 from sublet.federation.ports import KnownNode, Names, OwnAgent
@@ -45,7 +47,8 @@ class Neighbour:
         heard: Unix seconds of what came from it last.
         told: agents of ours of which it knows, as they were told.
         at: what it was told that they are at: status, and the id of its own task.
-        seen: ids of envelopes that it has sent.
+        seen: ids of envelopes that it has sent, and that were taken.
+        taking: ids of those that are being taken; the same one again waits until it is known what became of it.
         loud: reasons that were told loudly.
     """
 
@@ -62,6 +65,7 @@ class Neighbour:
     told: dict[str, OwnAgent] = field(default_factory=dict)
     at: dict[str, tuple[str, str | None]] = field(default_factory=dict)
     seen: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    taking: dict[str, anyio.Lock] = field(default_factory=dict)
     loud: set[str] = field(default_factory=set)
 
     @property
@@ -77,6 +81,17 @@ class Neighbour:
         if len(self.seen) > MAX_SEEN:
             self.seen.popitem(last=False)
         return True
+
+    @asynccontextmanager
+    async def alone_with(self, event_id: str) -> AsyncIterator[bool]:
+        """Take an envelope while the same one, on whichever way it comes, waits; yield whether it was taken before."""
+        lock = self.taking.setdefault(event_id, anyio.Lock(fast_acquire=True))
+        try:
+            async with lock:
+                yield event_id in self.seen
+        finally:
+            if not lock.statistics().tasks_waiting and not lock.locked():
+                self.taking.pop(event_id, None)
 
     def lost(self, now: float) -> None:
         """Note that it was not reached: it is greeted anew, later each time."""
@@ -124,17 +139,25 @@ class Neighbours:
     def refresh(self) -> list[Neighbour]:
         """Look who is paired now; return those who are no more."""
         known = {node.id: node for node in self._known()}
-        gone = [self._by_id.pop(one) for one in [*self._by_id] if one not in known]
+        # Whom federation.toml lists after its pairing has ended is another node to policy: what it had before ends.
+        gone = [
+            self._by_id.pop(id_)
+            for id_, one in [*self._by_id.items()]
+            if id_ not in known or (one.node.paired and not known[id_].paired)
+        ]
+        seen = {one.node.id: one.seen for one in gone}
         for one in gone:
             self._goes_by(one, None)
             one.greeted = False
         for node_id, node in known.items():
             neighbour = self._by_id.get(node_id)
             if neighbour is None:
-                self._by_id[node_id] = Neighbour(node)
+                self._by_id[node_id] = neighbour = Neighbour(node)
+                neighbour.seen = seen.get(node_id, neighbour.seen)
             else:
                 neighbour.node = node
-        self._by_alias = {one.node.alias: one for one in self._by_id.values()}
+        # What the person calls a paired daemon wins over what federation.toml says of another key.
+        self._by_alias = {one.node.alias: one for one in sorted(self._by_id.values(), key=lambda one: one.node.paired)}
         return gone
 
     def all(self) -> list[Neighbour]:

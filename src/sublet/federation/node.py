@@ -226,12 +226,15 @@ class Federation:
                 return receipt_bytes("")
             neighbour, envelope = opened
             event_id = envelope.event_id
-            known = await self._take(neighbour, envelope)
+            async with neighbour.alone_with(event_id) as taken:
+                if taken:
+                    return receipt_bytes("")
+                known = await self._take(neighbour, envelope)
+                neighbour.first_seen(event_id)
         except TaskRefused as refusal:
             return receipt_bytes(event_id, refusal)
         except SubletError as error:
             return receipt_bytes(event_id, TaskRefused(FederationCode.AGENT_BUSY, error.message, str(error.code)))
-        neighbour.first_seen(event_id)
         return receipt_bytes(event_id, known=known)
 
     async def _take(self, neighbour: Neighbour, envelope: Envelope) -> bool:

@@ -52,6 +52,8 @@ BATCH_VALUES: Final = MAX_VALUES // 2
 """Of events that are sent at once; what is around them takes some more."""
 PAGE_DAYS: Final = 7
 MAX_RECEIPT_BYTES: Final = 4 << 10
+MAX_WHY_CHARS: Final = 300
+"""Of why something is refused: with as many receipts keep to their bound, whatever characters these are."""
 NOBODY: Final = Chain()
 SYSTEM: Final = "node"
 """Who speaks for a node itself, in the ``sender`` of what tells of its agents."""
@@ -326,7 +328,7 @@ def receipt_bytes(event_id: str, refusal: TaskRefused | None = None, *, known: b
     """Return what is answered to an envelope."""
     said: dict[str, JsonValue] = {"accepted": refusal is None, "event_id": event_id, "known": known}
     if refusal is not None:
-        said |= {"error": str(refusal.code), "message": refusal.message[:500], "reason": refusal.reason}
+        said |= {"error": str(refusal.code), "message": refusal.message[:MAX_WHY_CHARS], "reason": refusal.reason}
     return json.dumps(said).encode()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import anyio
@@ -22,6 +22,7 @@ from sublet.protocol.federation.envelope import page_key
 from sublet.protocol.federation.request_proof import prove
 from sublet.protocol.ids import fingerprint
 from sublet.protocol.text import clean_line
+from sublet.tasks import start_alone
 
 ASK_SECONDS: Final = 5.0
 MAX_CONNECTIONS_OF_NODE: Final = 4
@@ -78,15 +79,12 @@ class NodeCaller:
     async def serve(self) -> None:
         """Learn the keys of nodes that nobody has seen yet, until cancelled."""
         pause, before = FIRST_PAUSE_SECONDS, frozenset[Place]()
-        limit = anyio.CapacityLimiter(LEARNED_AT_ONCE)
         while True:
             self._wake = anyio.Event()
             unknown = frozenset(self._listed.unknown())
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS) if unknown == before and unknown else FIRST_PAUSE_SECONDS
             before = unknown
-            async with anyio.create_task_group() as group:
-                for place in unknown:
-                    group.start_soon(self._learn, place, limit)
+            await self._learn_all(unknown)
             await self.forget()
             with anyio.move_on_after(pause * (0.5 + self._chance() / 2) if unknown else None):
                 await self._wake.wait()
@@ -102,6 +100,21 @@ class NodeCaller:
         self._closed = True
         while self._pools:
             await self._pools.popitem()[1].aclose()
+
+    async def _learn_all(self, places: Iterable[Place]) -> None:
+        """Ask nodes who they are; where that is to be looked at anew, those that have not answered yet are left."""
+        limit, wake = anyio.CapacityLimiter(LEARNED_AT_ONCE), self._wake
+        async with anyio.create_task_group() as group:
+
+            async def learn() -> None:
+                async with anyio.create_task_group() as learning:
+                    for place in places:
+                        start_alone(learning, "who a node is", self._learn, place, limit)
+                group.cancel_scope.cancel()
+
+            group.start_soon(learn)
+            await wake.wait()
+            group.cancel_scope.cancel()
 
     async def _learn(self, place: Place, limit: anyio.CapacityLimiter) -> None:
         """Ask a node who it is, by which its key is seen."""

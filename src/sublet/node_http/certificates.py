@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import ssl
 import tempfile
+import threading
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -56,6 +57,7 @@ class NodeCertificates:
         self._made = _LONG_AGO
         self._pem = b""
         self._trusted: frozenset[bytes] = frozenset()
+        self._lock = threading.Lock()
         self.server: ssl.SSLContext
         self.client: ssl.SSLContext
         self.trust((), datetime.now(UTC))
@@ -70,24 +72,28 @@ class NodeCertificates:
         Raises:
             OSError: nothing can be written.
         """
-        wanted, old = frozenset(keys), now - self._made > timedelta(days=RENEW_DAYS)
-        if wanted == self._trusted and not old:
-            return False
-        if old:
-            self._pem, self._made = make_certificate(self._key, now), now
-        authorities = "".join(_authority(key) for key in sorted(wanted))
-        self.server = self._context(ssl.PROTOCOL_TLS_SERVER)
-        self.server.num_tickets = 0  # who was removed resumes nothing
-        self.server.verify_mode = ssl.CERT_REQUIRED
-        if authorities:
-            self.server.load_verify_locations(cadata=authorities)
-        if old:
-            self.client = self._context(ssl.PROTOCOL_TLS_CLIENT)
-            self.client.verify_mode = ssl.CERT_NONE  # ``key_of`` tells whose it is, before anything is said
-        self._trusted = wanted
-        return True
+        wanted = frozenset(keys)
+        # A thread whose caller was cancelled goes on: the next one waits for it, and has the last word.
+        with self._lock:
+            old = now - self._made > timedelta(days=RENEW_DAYS)
+            if wanted == self._trusted and not old:
+                return False
+            pem = make_certificate(self._key, now) if old else self._pem
+            authorities = "".join(_authority(key) for key in sorted(wanted))
+            # Handshakes go on meanwhile: they see a context once it is whole, or the one of before.
+            server = self._context(ssl.PROTOCOL_TLS_SERVER, pem)
+            server.num_tickets = 0  # who was removed resumes nothing
+            server.verify_mode = ssl.CERT_REQUIRED
+            if authorities:
+                server.load_verify_locations(cadata=authorities)
+            if old:
+                client = self._context(ssl.PROTOCOL_TLS_CLIENT, pem)
+                client.verify_mode = ssl.CERT_NONE  # ``key_of`` tells whose it is, before anything is said
+                self.client, self._pem, self._made = client, pem, now
+            self.server, self._trusted = server, wanted
+            return True
 
-    def _context(self, side: int) -> ssl.SSLContext:
+    def _context(self, side: int, pem: bytes) -> ssl.SSLContext:
         context = ssl.SSLContext(side)
         context.check_hostname = False  # a key is pinned, wherever it is
         context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -95,7 +101,7 @@ class NodeCertificates:
         handle, name = tempfile.mkstemp(prefix="node-", suffix=".pem", dir=self._directory)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(self._pem)
+                file.write(pem)
             context.load_cert_chain(name)
         finally:
             Path(name).unlink()

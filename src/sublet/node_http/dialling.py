@@ -1,4 +1,4 @@
-"""Connects to nodes: to an address that was looked up once and looked at, and by TLS only to the key that is listed.
+"""Connects to nodes: to addresses that were looked up once and looked at, and by TLS only to the key that is listed.
 
 Nothing is said to a node before its key is proven: httpcore is given a network whose streams are made here.
 """
@@ -10,6 +10,7 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ from sublet.protocol.text import clean_line
 
 CONNECT_SECONDS: Final = 3.0
 """For looking a name up, for connecting and for the handshake, each."""
+MAX_ADDRESSES: Final = 4
+"""Of a host, that are tried; they share the time for connecting."""
 Option = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
 
 
@@ -54,15 +57,19 @@ class Dialler(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Option] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the one address that was looked at.
+        """Connect to the first address that answers, of those that were looked at.
 
         Raises:
             WrongNode: no address may be called.
             httpcore.ConnectError: it is not reached.
+            httpcore.ConnectTimeout: it is not reached in time.
         """
-        address = await _looked_up(host, port)
-        stream = await self._inner.connect_tcp(address, port, CONNECT_SECONDS)
-        return _Stream(stream, self._place, self._context, self._seen)
+        addresses = (await _looked_up(host, port))[:MAX_ADDRESSES]
+        for address in addresses:
+            with suppress(*() if address == addresses[-1] else (httpcore.ConnectError, httpcore.ConnectTimeout)):
+                stream = await self._inner.connect_tcp(address, port, CONNECT_SECONDS / len(addresses))
+                return _Stream(stream, self._place, self._context, self._seen)
+        raise AssertionError("the last address is reached, or raises")
 
 
 class _Stream(httpcore.AsyncNetworkStream):
@@ -108,8 +115,8 @@ class _Stream(httpcore.AsyncNetworkStream):
         return stream
 
 
-async def _looked_up(host: str, port: int) -> str:
-    """Return an address of a host that may be called.
+async def _looked_up(host: str, port: int) -> list[str]:
+    """Return the addresses of a host, all of which may be called.
 
     Raises:
         WrongNode: it has one that may not be called, whichever it has besides.
@@ -124,9 +131,9 @@ async def _looked_up(host: str, port: int) -> str:
     if not addresses:
         raise httpcore.ConnectError(f"{clean_line(host, 200)} has no address")
     for address in addresses:
-        if not may_be_called(host, address):
+        if not may_be_called(host, address) or (_is_name(host) and is_ours(address)):
             raise WrongNode(f"{clean_line(host, 200)} has the address {address}, which is not called by a name")
-    return addresses[0]
+    return addresses
 
 
 def may_be_called(host: str, address: str) -> bool:
@@ -149,11 +156,27 @@ def may_be_called(host: str, address: str) -> bool:
         return False
     if host.lower() == "localhost":
         return found.is_loopback
+    return not (_is_name(host) and found.is_loopback)
+
+
+def is_ours(address: str) -> bool:
+    """Tell whether an address is one of this machine's: from there alone it would be called. Nothing is sent."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))
+            return bool(probe.getsockname()[0] == address.partition("%")[0])
+    except OSError:
+        return False
+
+
+def _is_name(host: str) -> bool:
+    """Tell whether a host is called by a name that others answer for."""
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        return not found.is_loopback
-    return True
+        return host.lower() != "localhost"
+    return False
 
 
 _NOBODYS: Final = ipaddress.ip_network("240.0.0.0/4")

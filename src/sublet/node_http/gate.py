@@ -60,7 +60,7 @@ class GateParts:
         name: of this node.
         fingerprint: of our own key.
         admits: whether whoever has a key may say anything.
-        learn: is told a key that was proven.
+        learn: is told a key that was proven; returns whether it is listed still.
         answer: takes what came, and by which node's key; returns what is answered.
         wall: Unix seconds.
     """
@@ -119,7 +119,8 @@ class _Gate:
             body = await _body(headers, receive)
             if proof is not None and not proof.covers(body):
                 raise _Refused(*_STRANGE)
-            self._parts.learn(key)
+            if not self._parts.learn(key):  # it was taken out while its body came
+                raise _Refused(*_STRANGE)
             if path == HEALTH_PATH:
                 said = {"status": "ok", "server_name": self._parts.name, "version": PROTOCOL_VERSION}
                 return 200, json.dumps(said).encode()

@@ -50,8 +50,14 @@ class ListedNodes:
         self._settings = settings
         self._paired = paired
         self._learned = learned
+        self._looked_at: Settings | None = None
+        self._of_them: dict[str, PeerSettings] = {}
         self._keys: dict[str, bytes] = {}
         """By fingerprint: the keys that were seen and have it."""
+        self._ids: dict[str, str] = {}
+        """By fingerprint: the node ids of these keys."""
+        self._prints: dict[str, str] = {}
+        """By node id: the fingerprint."""
         self._why: dict[str, str] = {}
         """By fingerprint: why a node was not reached when it was called last."""
 
@@ -62,9 +68,17 @@ class ListedNodes:
         return settings.on and settings.http.enabled
 
     def _usable(self) -> dict[str, PeerSettings]:
-        if not self.on:
-            return {}
-        return {one.fingerprint: one for one in self._settings().peers if one.fingerprint and not one.why_no_http}
+        """Return those that are called and may call, by fingerprint: found once for what the file says now, since it is
+        asked for with each request and for each node.
+        """
+        settings = self._settings()
+        if settings is not self._looked_at:
+            on = settings.on and settings.http.enabled
+            self._of_them = {
+                one.fingerprint: one for one in settings.peers if on and one.fingerprint and not one.why_no_http
+            }
+            self._looked_at = settings
+        return self._of_them
 
     def admits(self, public_key: bytes) -> bool:
         """Tell whether whoever has proven a key may say anything."""
@@ -86,17 +100,21 @@ class ListedNodes:
 
     def known(self) -> list[KnownNode]:
         """Return the nodes that are not paired, and whose keys are known: each called as federation.toml calls it."""
-        usable, paired = self._usable(), self._paired()
-        nodes = [
-            KnownNode(node_id(self._keys[print_]), self._keys[print_], print_, one.node_id, paired=False)
-            for print_, one in usable.items()
-            if print_ in self._keys
+        paired = self._paired()
+        return [
+            self._node(print_, one)
+            for print_, one in self._usable().items()
+            if print_ in self._keys and self._ids[print_] not in paired
         ]
-        return [one for one in nodes if one.id not in paired]
 
     def pinned(self, id_: str) -> KnownNode | None:
-        """Return one of them by its node id."""
-        return next((one for one in self.known() if one.id == id_), None)
+        """Return one of them by its node id, however many there are."""
+        print_ = self._prints.get(id_, "")
+        one = self._usable().get(print_)
+        return self._node(print_, one) if one is not None and id_ not in self._paired() else None
+
+    def _node(self, print_: str, peer: PeerSettings) -> KnownNode:
+        return KnownNode(self._ids[print_], self._keys[print_], print_, peer.node_id, paired=False)
 
     def learn(self, public_key: bytes) -> bool:
         """Take note of a key that somebody has shown; return False where no node is listed with it."""
@@ -105,8 +123,9 @@ class ListedNodes:
             return False
         if print_ not in self._keys:
             for gone in self._keys.keys() - self._usable().keys():
-                del self._keys[gone]
-            self._keys[print_] = public_key
+                del self._keys[gone], self._prints[self._ids.pop(gone)]
+            self._keys[print_], self._ids[print_] = public_key, node_id(public_key)
+            self._prints[self._ids[print_]] = print_
             self._learned()
         return True
 

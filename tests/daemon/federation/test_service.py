@@ -146,6 +146,14 @@ async def test_nodes_and_agents_are_listed_and_a_peer_that_is_not_paired_is_off_
         assert agents[1].capabilities == ["test"]
 
 
+async def test_a_node_of_the_file_that_is_hidden_is_not_listed_before_it_is_reached_either() -> None:
+    world = World()
+    settings = Settings(peers=[PeerSettings(node_id=name, url=f"https://{name}:7676") for name in ("cat", "dog")])
+    hides = {"id": "no", "effect": "deny", "action": "delegation.create", "resource": "cat", "hide": True}
+    found = service(world.add("ann"), hides, settings=settings)
+    assert [one.node_id for one in await found.nodes(Nothing(), HUMAN)] == ["ann.local", "dog"]
+
+
 async def test_a_name_means_one_agent_and_a_capability_the_best_that_may_be_used() -> None:
     world = World()
     ann, bob, cat = world.add("ann", "boss"), world.add("bob"), world.add("cat", "worker-2")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import anyio
@@ -15,6 +15,7 @@ from nacl.signing import SigningKey
 from sublet.daemon.rooms import node_carrier
 from sublet.daemon.rooms.node_carrier import KEYS, MAX_BLOCKED_OF_PEER, MAX_PENDING_OF_PEER, RELAY, NodeCarrier
 from sublet.daemon.rooms.relayed_nodes import RelayedNodes
+from sublet.federation.carriers import Carriers
 from sublet.federation.ports import KnownNode, What
 from sublet.messaging.backends.zenoh_network import ZenohNetwork
 from sublet.messaging.ports.network import ANYBODY
@@ -382,3 +383,42 @@ async def test_what_a_relay_brings_is_bounded_apart_from_what_links_bring(monkey
         await anyio.sleep(0)  # nobody serves, so all of it is dropped
         await anyio.sleep(0)
         assert not bob.carrier._pending
+
+
+async def test_a_node_that_is_not_paired_is_not_looked_for_behind_the_relay() -> None:
+    relay = Relay()
+    ann, bob = Behind("ann", relay), Behind("bob", relay)
+    listed = replace(bob.node, paired=False)
+    with joined(relay, ann, bob):
+        assert ann.carrier.reaches(bob.node)
+        assert not ann.carrier.reaches(listed)
+        assert await ann.carrier.ask(listed, "server", b"") is None
+        assert relay.asked == []
+
+
+class Way:
+    """``Carrier`` that reaches everybody, and answers as it is told to."""
+
+    def __init__(self, answer: bytes | None) -> None:
+        self.answer = answer
+
+    async def ask(self, node: KnownNode, what: What, payload: bytes) -> bytes | None:
+        return self.answer
+
+    def reaches(self, node: KnownNode) -> bool:
+        return True
+
+
+async def test_who_does_not_answer_on_the_bus_is_asked_over_http() -> None:
+    assert await Carriers(Way(b"bus"), Way(b"http")).ask(BOB, "server", b"") == b"bus"
+    assert await Carriers(Way(None), Way(b"http")).ask(BOB, "server", b"") == b"http"
+    assert await Carriers(Way(None), Way(None)).ask(BOB, "server", b"") is None
+
+
+async def test_a_relay_that_brings_a_question_again_after_a_start_gets_no_answer() -> None:
+    ann, bob = Behind("ann", Relay()), Behind("bob", Relay())
+    pinned = {ann.node.id: ann.node}.get
+    key, raw, _ = RelayedNodes(ann.key, lambda _: None, lambda: ann.now).question(bob.node, "event", b"x")
+    assert RelayedNodes(bob.key, pinned, lambda: ann.now).opened("event", key, raw) is not None
+    later = iter((ann.now + 5, ann.now + 6))
+    assert RelayedNodes(bob.key, pinned, lambda: next(later)).opened("event", key, raw) is None

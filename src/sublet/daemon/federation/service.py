@@ -130,7 +130,7 @@ class FederationService:
         return [
             here,
             *(self._node(one, settings) for one in self._federation.neighbours.all()),
-            *self._unreached(settings),
+            *self._unreached(settings, caller),
         ]
 
     def _node(self, neighbour: Neighbour, settings: Settings) -> NodeView:
@@ -155,8 +155,11 @@ class FederationService:
             url=listed.url if listed is not None and not neighbour.node.paired else None,
         )
 
-    def _unreached(self, settings: Settings) -> list[NodeView]:
-        """Return the peers of federation.toml that are no paired daemons, each with the reason why it stays off."""
+    def _unreached(self, settings: Settings, caller: Subject) -> list[NodeView]:
+        """Return the peers of federation.toml that are no paired daemons, each with the reason why it stays off.
+
+        They have no name here yet, by which the operation leaves out what a rule hides: the file's will be it.
+        """
         known = {one.node.fingerprint for one in self._federation.neighbours.all()}
         names = {one.name for one in self._federation.neighbours.all()}
         return [
@@ -170,7 +173,9 @@ class FederationService:
                 fingerprint=one.fingerprint or "",
             )
             for one in settings.peers
-            if one.node_id not in names and one.fingerprint not in known
+            if one.node_id not in names
+            and one.fingerprint not in known
+            and not self._gate.hides(caller, Action.DELEGATION_CREATE, one.node_id)
         ]
 
     @serves(LIST_ALL_AGENTS)

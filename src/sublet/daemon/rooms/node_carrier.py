@@ -156,22 +156,28 @@ class NodeCarrier:
             return False
         if self._linked is None:
             self._linked = frozenset(network.linked())
-        return node.id in self._linked or (self._relayed is not None and network.is_known_at_relay())
+        return node.id in self._linked or self._relay_for(node, network) is not None
 
     async def ask(self, node: KnownNode, what: What, payload: bytes) -> bytes | None:
         """``Carrier.ask``."""
-        network, relayed = self._network, self._relayed
+        network = self._network
         if network is None:
             return None
         if node.id in network.linked():
             return await self._asked(network, node.id, KEYS[what], payload, lambda answer: answer)
-        if relayed is None or not network.is_known_at_relay():
+        relayed = self._relay_for(node, network)
+        if relayed is None:
             return None
         try:
             key, raw, one = relayed.question(node, what, payload)
         except TaskRefused:
             return None
         return await self._asked(network, ANYBODY, key, raw, lambda raw: relayed.answered(node, what, one, raw))
+
+    def _relay_for(self, node: KnownNode, network: ZenohNetwork) -> RelayedNodes | None:
+        """Return what seals for a node that the relay may join; one that is not paired is behind none of ours."""
+        there = self._relayed is not None and node.paired and network.is_known_at_relay()
+        return self._relayed if there else None
 
     async def _asked(
         self, network: ZenohNetwork, peer: str, key: str, payload: bytes, opened: Callable[[bytes], bytes | None]

@@ -34,6 +34,7 @@ class RelayedNodes:
         self._pinned = pinned
         self._wall = wall
         self._seen = SeenQuestions()
+        self._began_ms = self._now_ms()
 
     def served(self, what: What) -> str:
         """Return the pattern under which this node is asked, by whomever."""
@@ -65,7 +66,8 @@ class RelayedNodes:
         except TaskRefused:
             return None
         now = self._now_ms()
-        if abs(now - question.at_ms) > MAX_AGE_MS:
+        # What was asked before this process began it may have answered then, which nobody knows any more.
+        if abs(now - question.at_ms) > MAX_AGE_MS or question.at_ms < self._began_ms:
             return None
         return (node, question) if self._seen.is_first(node.id, question.id, question.at_ms, now) else None
 
