@@ -364,7 +364,7 @@ async def test_frames_without_end_that_are_no_message_end_the_connection(frames:
     first, more = frames
 
     async def floods(socket: ServerConnection) -> None:
-        socket.transport.write(first + more * int(FRAMES_AT_ONCE))
+        socket.transport.write(first + more * (4 * int(FRAMES_AT_ONCE)))
 
     async def does_not(socket: ServerConnection) -> None:
         socket.transport.write(first + more * 500 + (b"\x80\x011" if first == PART else b""))
