@@ -36,7 +36,7 @@ OPERATIONS = {
     "messaging.syncing.asking:_Question.answered",
     "federation.broadcasts:Broadcasts.say",
     "mcp_server.room_tools:_wait",
-    "mcp_server.delegation_tools:_Begun.made_by",
+    "mcp_server.begun:Begun.made_by",
     "supervisor.super_agent:SuperAgent._at_once",
     # Parts of the one service that serves offices: without one of them the others serve nobody.
     "office_server.face:OfficeFace.serve",

@@ -19,6 +19,7 @@ SRC = Path(__file__).parents[2] / "src" / "sublet"
 NO_COMMANDS = {
     "sublet daemon": "the common name in a daemon's certificate",
     "sublet bus": "the common name in a certificate of a link",
+    "sublet federation": "the common name in a certificate of a node",
     "sublet mcp: X: X": "a line of the relay's log",
     "AWCP v1 messages with the sublet object": "the title of a schema",
 }

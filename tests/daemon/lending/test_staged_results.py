@@ -162,10 +162,10 @@ async def test_a_copy_that_comes_after_the_end_goes_at_once(side: Lender, monkey
     asked, go_on, gone = threading.Event(), threading.Event(), threading.Event()
     make, discard = side.trees.staging.open, side.trees.changes.discard
 
-    def slow(*arguments: object) -> object:
+    def slow(*arguments: object, **more: object) -> object:
         asked.set()
         go_on.wait(10)
-        return make(*arguments)  # type: ignore[arg-type]
+        return make(*arguments, **more)  # type: ignore[arg-type]
 
     def told(key: str) -> None:
         discard(key)
