@@ -128,9 +128,11 @@ def test_c43_the_card_is_one_of_both_versions(agent: Agent) -> None:
     now = ParseDict(card, AgentCard(), ignore_unknown_fields=True)
     assert {(item.protocol_binding, item.protocol_version) for item in now.supported_interfaces} == {
         ("JSONRPC", "1.0"),
+        ("HTTP+JSON", "1.0"),
         ("JSONRPC", "0.3"),
     }
-    assert {item.url for item in now.supported_interfaces} == {f"{agent.url}/"}
+    urls = {item.protocol_binding: item.url for item in now.supported_interfaces}
+    assert urls == {"JSONRPC": f"{agent.url}/", "HTTP+JSON": f"{agent.url}/a2a/v1"}
     assert (now.name, now.version, now.capabilities.streaming) == ("shell", now.version, True)
     assert now.version
     assert [skill.id for skill in now.skills] == ["run"]
