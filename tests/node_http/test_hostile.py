@@ -359,7 +359,8 @@ async def answering(words: bytes, pause: float = 0.0) -> AsyncIterator[tuple[str
     finally:
         server.close()
         await server.wait_closed()
-        await asyncio.sleep(0.01)  # whoever was accepted last is served by now
+        for _ in range(20):  # turns, as time alone may pass in one of them: whoever was accepted last is served by then
+            await asyncio.sleep(0)
         for one in writers:
             one.transport.abort()
             with suppress(OSError):
