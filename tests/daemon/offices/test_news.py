@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from sublet.daemon.offices.news import CALLS_AT_ONCE, MAX_SHARES, MOVES_AT_ONCE, OfficeNews
@@ -37,10 +37,10 @@ def call(tool: str, event: ClientEvent = ClientEvent.TOOL_CALL) -> AskedOfComput
 
 async def written(side: Desk, news: OfficeNews) -> list[tuple[EventKind | str, Any]]:
     """Let it write what it knows, as at the stop of the daemon, and return all of it."""
-    task = asyncio.ensure_future(news.serve())
-    await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.wait([task])
+    async with anyio.create_task_group() as group:
+        group.start_soon(news.serve)
+        await anyio.wait_all_tasks_blocked()  # it writes by now, which the stop does not have done twice
+        group.cancel_scope.cancel()
     found: list[tuple[EventKind | str, Any]] = []
     cursor = 0
     while page := (await side.journal.events.events_after(cursor, limit=500, only=EventFilter())).events:
@@ -137,4 +137,10 @@ async def test_what_could_not_be_written_is_written_later(tmp_path: Path, monkey
             patched.setattr(side.journal.events, "transact", broken)
             with pytest.raises(OSError, match="full"):
                 await news.serve()
+        async with anyio.create_task_group() as group:  # nothing happens since that would wake it
+            group.start_soon(news.serve)
+            with anyio.fail_after(20):
+                while await side.journal.events.newest_event() == 0:
+                    await anyio.sleep(0.005)
+            group.cancel_scope.cancel()
         assert [kind for kind, _ in await written(side, news)] == ["office_joined"]

@@ -13,6 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Final
 
 import anyio
@@ -32,7 +33,7 @@ MAX_BATCH: Final = 256
 GATHER_SECONDS: Final = 0.05
 """Between two transactions."""
 LAST_SECONDS: Final = 1.0
-"""For what is left when the daemon stops."""
+"""For one transaction, and for what is left when the daemon stops."""
 MOVES_AT_ONCE: Final = 60.0
 MOVES_PER_SECOND: Final = 1.0
 CALLS_AT_ONCE: Final = 1_000.0
@@ -87,9 +88,9 @@ class OfficeNews:
         """Write what has happened until cancelled, and what is left then."""
         try:
             while True:
-                await self._wake.wait()
                 self._wake = anyio.Event()
-                await self._write()
+                await self._write()  # at first, what could not be written before this service failed
+                await self._wake.wait()
                 await anyio.sleep(GATHER_SECONDS)
         finally:
             with anyio.move_on_after(within(LAST_SECONDS), shield=True):
@@ -120,9 +121,10 @@ class OfficeNews:
 
     async def _write(self) -> None:
         while self._waiting:
-            batch = [self._waiting[number] for number in range(min(MAX_BATCH, len(self._waiting)))]
-
-            await self._events.transact(partial(_record, batch))
+            batch = list(islice(self._waiting, MAX_BATCH))
+            # A stop does not cut it off: what was written by then would be written once more.
+            with anyio.move_on_after(within(LAST_SECONDS), shield=True):
+                await self._events.transact(partial(_record, batch))
             # Only now: what could not be written is tried again.
             for _ in batch:
                 self._waiting.popleft()
