@@ -51,6 +51,17 @@ async def test_members_of_the_room_hear_it_and_nobody_else() -> None:
         assert {one.alias: one.why_not for one in told} == nobody
 
 
+async def test_of_two_nodes_that_are_called_alike_it_is_told_how_it_stands_with_each() -> None:
+    world = World()
+    ann, bob, cat = world.add("ann"), world.add("bob"), world.add("cat")
+    cat.known = lambda known=cat.known: replace(known(), alias="bob", paired=False)  # type: ignore[method-assign,misc]
+    async with world.running(ann, bob, cat):
+        await until(lambda: len(ann.addresses()) == 2)
+        _, told = await ann.federation.broadcasts.say("human", "tea is ready", "announcement", everyone)
+        assert [(one.alias, one.why_not) for one in told] == [("bob", "")] * 2
+        assert heard(bob) == heard(cat) == [("human@ann.local", "tea is ready")]
+
+
 async def test_a_node_that_is_listed_and_not_paired_is_a_member_too() -> None:
     world = World()
     ann, bob = world.add("ann"), world.add("bob")

@@ -107,20 +107,21 @@ class Broadcasts:
             timestamp=rfc3339_of(self._wall()),
         )
         members = [one for one in self._neighbours.all() if one.greeted and self._trusts(one) and visible(one)]
-        heard: dict[str, str] = {}
+        heard: list[Heard] = []
         limit = anyio.CapacityLimiter(AT_ONCE)
 
         async def send(one: Neighbour) -> None:
-            heard[one.node.alias] = "it did not answer in time"
+            why = "it did not answer in time"
             async with limit:
                 with anyio.move_on_after(SEND_SECONDS):
-                    heard[one.node.alias] = await self._sent(one, said, sender)
+                    why = await self._sent(one, said, sender)
+            heard.append(Heard(one.node.alias, why))  # two nodes may be called alike
 
         async with anyio.create_task_group() as group:
             for one in members:
                 group.start_soon(send, one)
         await self._tell("message", self._event(said, text, None))
-        return said, [Heard(alias, why) for alias, why in sorted(heard.items())]
+        return said, sorted(heard, key=lambda one: one.alias)
 
     async def _sent(self, neighbour: Neighbour, said: AgentMessage, sender: str) -> str:
         """Send it to one; return why it was not taken, or nothing."""
