@@ -357,10 +357,14 @@ async def answering(words: bytes, pause: float = 0.0) -> AsyncIterator[tuple[str
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", heard
     finally:
+        # A server that is closed drops, and leaves open, who was accepted in the same turn of the loop; so first nobody
+        # else is accepted, and whoever was gets the turns that it takes to be served.
+        for listening in server.sockets:
+            asyncio.get_running_loop().remove_reader(listening.fileno())
+        for _ in range(10):
+            await asyncio.sleep(0)
         server.close()
         await server.wait_closed()
-        for _ in range(20):  # turns, as time alone may pass in one of them: whoever was accepted last is served by then
-            await asyncio.sleep(0)
         for one in writers:
             one.transport.abort()
             with suppress(OSError):
