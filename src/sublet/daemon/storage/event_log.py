@@ -179,7 +179,7 @@ class EventLog:
         return await self._store.read(work)
 
     async def newest_of(self, kind: EventKind, limit: int) -> list[Event]:
-        """Return the newest events of a kind, the oldest of them first."""
+        """Return the newest events of a kind, the oldest of them first; of ``KEEP_EVENTS`` there are at most."""
 
         def work(connection: sqlite3.Connection) -> list[Event]:
             rows = connection.execute(
