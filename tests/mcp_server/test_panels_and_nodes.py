@@ -12,8 +12,8 @@ from sublet.daemon.api.federation import BroadcastView, FederatedAgentView
 from sublet.daemon.api.panels import MemberView, PanelView
 from sublet.daemon.config.paths import Home
 from sublet.mcp_server import begun as begun_calls
-from sublet.mcp_server.panel_tools import is_panel
 from sublet.mcp_server.present_directory import MAX_NODE_AGENTS
+from sublet.protocol.ids import is_panel
 from sublet.protocol.panels import MemberState
 from support.fake_daemon_api import AT, FakeDaemonApi
 from support.mcp_face import call, raw_host, served
@@ -108,6 +108,14 @@ async def test_one_handle_begins_follows_compares_takes_and_stops_a_panel(api: F
         ("delegate_review", {"delegation_id": PANEL, "member": 1}, "member can't go with action diff"),
         ("delegate_review", {"delegation_id": PANEL, "action": "apply"}, "one of its members"),
         ("delegate_review", {"delegation_id": PANEL, "action": "undo"}, "one of its members"),
+        ("delegate_review", {"delegation_id": PANEL, "cursor": "7"}, "cursor can't go with a panel"),
+        (
+            "delegate_review",
+            {"delegation_id": "dlg_1", "action": "apply", "member": 1},
+            "member can't go without a panel",
+        ),
+        ("delegate_output", {"delegation_id": PANEL, "section": "files"}, "section can't go with a panel"),
+        ("delegate_output", {"delegation_id": PANEL, "cursor": "7"}, "cursor can't go with a panel"),
         ("send_message", {"to": "!agent-broadcast", "message": "x", "format": "markdown"}, "format can't go with"),
         ("read_messages", {"room": "!agent-broadcast", "thread": "x"}, "thread"),
     ],

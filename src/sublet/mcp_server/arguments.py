@@ -19,6 +19,7 @@ from sublet.protocol.bounds import (
 )
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.idle_fields import refuse_idle
+from sublet.protocol.ids import is_panel
 from sublet.protocol.near import did_you_mean
 from sublet.protocol.panels import MAX_CHECK_CHARS, MAX_MEMBERS, MIN_MEMBERS
 from sublet.protocol.text import clean_line
@@ -201,6 +202,12 @@ class DelegateOutput(Arguments):
     def _as_text(cls, value: object) -> object:
         return _text_of(value)
 
+    @model_validator(mode="after")
+    def _all_say_something(self) -> Self:
+        if is_panel(self.delegation_id):
+            refuse_idle(self, "can't go with a panel; give the delegation_id of a member", "section", "cursor")
+        return self
+
 
 class DelegateCancel(Arguments):
     """Arguments of ``delegate_cancel``."""
@@ -232,6 +239,10 @@ class DelegateReview(Arguments):
             refuse_idle(self, f"can't go with action {self.action}", "partial", "member")
         if self.action != "diff":
             refuse_idle(self, f"can't go with action {self.action}", "cursor")
+        if is_panel(self.delegation_id):
+            refuse_idle(self, "can't go with a panel; give the delegation_id of a member", "cursor")
+        else:
+            refuse_idle(self, "can't go without a panel", "member")
         return self
 
 

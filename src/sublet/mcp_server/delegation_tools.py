@@ -33,12 +33,13 @@ from sublet.mcp_server.arguments import (
 )
 from sublet.mcp_server.begun import Begun
 from sublet.mcp_server.call import Call
-from sublet.mcp_server.panel_tools import begin_panel, is_panel, panel_cancel, panel_review
+from sublet.mcp_server.panel_tools import begin_panel, panel_cancel, panel_review
 from sublet.mcp_server.present import MAX_WHY_CHARS, present
 from sublet.mcp_server.present_directory import DELEGATIONS_PER_READ, present_directory, present_found
 from sublet.mcp_server.present_review import present_applied, present_diff, present_discarded, present_undone
 from sublet.mcp_server.room_tools import rooms_of
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ids import is_panel
 from sublet.protocol.text import clean_line
 from sublet.protocol.times import rfc3339_of
 
@@ -138,8 +139,6 @@ async def delegate_review(call: Call, given: DelegateReview) -> Answer:
     """Show a staged result, write it into the directory, drop it, or take it back."""
     if is_panel(given.delegation_id):
         return await panel_review(call, given)
-    if given.member is not None:
-        raise SubletError(LocalCode.INVALID_ARGUMENT, "member goes with the handle of a panel", "Leave it out.")
     view = await call.view(given.delegation_id)
     operations, asked = call.operations, OneDelegation(delegation_id=given.delegation_id)
     if given.action == "diff":

@@ -12,7 +12,7 @@ from sublet.daemon.api.events import READ_EVENTS, ReadEvents
 from sublet.mcp_server.answers import Answer, Delegation, Section
 from sublet.mcp_server.arguments import DelegateOutput
 from sublet.mcp_server.call import Call, ended
-from sublet.mcp_server.panel_tools import is_panel, panel_output
+from sublet.mcp_server.panel_tools import panel_output
 from sublet.mcp_server.present import (
     CURSOR_RESERVE,
     MAX_ANSWER_CHARS,
@@ -24,6 +24,7 @@ from sublet.mcp_server.present import (
 )
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
+from sublet.protocol.ids import is_panel
 
 EVENTS_PER_READ = 100
 MAX_READS = 10

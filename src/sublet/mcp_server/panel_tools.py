@@ -36,18 +36,12 @@ from sublet.protocol.panels import MemberState
 from sublet.protocol.text import clean, clean_line, clean_name
 from sublet.protocol.times import rfc3339_of
 
-PREFIX: Final = "pnl_"
 CANCEL_SECONDS: Final = 12.0
 MAX_MEMBER_CHARS: Final = 600
 """Of what a member says at the end, and of what its check printed."""
 MAX_TEXT_CHARS: Final = 6_000
 MAX_FILE_CHARS: Final = 160
 MAX_LINE_CHARS: Final = 200
-
-
-def is_panel(handle: str) -> bool:
-    """Tell whether a handle is that of a panel."""
-    return handle.startswith(PREFIX)
 
 
 async def begin_panel(call: Call, given: Delegate) -> Delegation:

@@ -9,7 +9,8 @@ import secrets
 from sublet.protocol.patterns import Pattern
 
 DELEGATION_ID = Pattern(r"dlg_[0-9a-f]{32}\Z")
-PANEL_ID = Pattern(r"pnl_[0-9a-f]{32}\Z")
+PANEL_PREFIX = "pnl_"
+PANEL_ID = Pattern(rf"{PANEL_PREFIX}[0-9a-f]{{32}}\Z")
 WIRE_DELEGATION_ID = Pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 """A delegation id as any peer may choose it; ours are stricter."""
 PEER_NAME = Pattern(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
@@ -28,12 +29,17 @@ def new_delegation_id() -> str:
 
 def new_panel_id() -> str:
     """Return a fresh id of a panel: ``pnl_`` and 32 hex digits."""
-    return f"pnl_{secrets.token_hex(16)}"
+    return f"{PANEL_PREFIX}{secrets.token_hex(16)}"
+
+
+def is_panel(handle: str) -> bool:
+    """Tell whether a handle, or the beginning of one, is a panel's, where that of a delegation may stand as well."""
+    return handle.startswith(PANEL_PREFIX)
 
 
 def first_member_id(panel_id: str) -> str:
     """Return the id of a panel's first delegation, whose record tells of all: it has the same digits."""
-    return f"dlg_{panel_id.removeprefix('pnl_')}"
+    return f"dlg_{panel_id.removeprefix(PANEL_PREFIX)}"
 
 
 def new_follow_up_id() -> str:

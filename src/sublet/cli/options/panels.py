@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,6 @@ from sublet.protocol.text import clean_line
 if TYPE_CHECKING:
     from sublet.daemon.control.client import ControlClient as Control
 
-PREFIX: Final = "pnl_"
 _panel = partial(typer.Option, rich_help_panel="Panel")
 
 
@@ -57,10 +56,12 @@ async def panel_of(control: Control, given: str) -> str | None:
     Raises:
         SubletError: ``NOT_FOUND`` for none, ``INVALID_ARGUMENT`` for an abbreviation that fits several.
     """
-    from sublet.protocol.ids import PANEL_ID
+    from sublet.protocol.ids import PANEL_ID, is_panel
 
-    if not given.startswith(PREFIX) or PANEL_ID.fullmatch(given):
-        return given if given.startswith(PREFIX) else None
+    if not is_panel(given):
+        return None
+    if PANEL_ID.fullmatch(given):
+        return given
     from sublet.cli.options.delegations import LIST_LIMIT
     from sublet.daemon.api.delegation_fields import ListNewest
     from sublet.daemon.api.delegations import LIST_DELEGATIONS
