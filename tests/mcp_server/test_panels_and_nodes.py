@@ -12,6 +12,7 @@ from sublet.daemon.api.federation import BroadcastView, FederatedAgentView
 from sublet.daemon.api.panels import MemberView, PanelView
 from sublet.daemon.config.paths import Home
 from sublet.mcp_server import begun as begun_calls
+from sublet.mcp_server.panel_tools import MAX_MEMBER_CHARS
 from sublet.mcp_server.present_directory import MAX_NODE_AGENTS
 from sublet.protocol.ids import is_panel
 from sublet.protocol.panels import MemberState
@@ -96,6 +97,18 @@ async def test_one_handle_begins_follows_compares_takes_and_stops_a_panel(api: F
         assert stopped["finished"]
         assert api.cancelled == [PANEL]
         assert not result.is_error
+
+
+async def test_what_members_say_is_cut_so_that_all_of_them_are_heard(api: FakeDaemonApi, home: Home) -> None:
+    panel = a_panel(state="over")
+    long = [one.model_copy(update={"summary": f"{one.member}" * 5_000, "check_output": "c"}) for one in panel.members]
+    api.panels[PANEL] = panel.model_copy(update={"members": long})
+    async with connected(api, home) as client:
+        text = facts(await client.call_tool("delegate_output", {"delegation_id": PANEL}))["from_peer"]["text"]
+    assert text.splitlines() == [
+        *(f"1 says: {'1' * MAX_MEMBER_CHARS}", "1 check printed: c"),
+        *(f"2 says: {'2' * MAX_MEMBER_CHARS}", "2 check printed: c"),
+    ]
 
 
 @pytest.mark.parametrize(
